@@ -7,7 +7,7 @@
 #include "runtime/commands/arguments.h"
 #include "runtime/commands/command.h"
 #include "runtime/study/bench.h"
-#include "runtime/train/trainer.h"
+#include "runtime/train/run.h"
 
 typedef struct Arguments {
     HsBenchOptions options;
@@ -80,6 +80,6 @@ HsStatus hs_command_bench(int argc, char **argv)
     HS_TRY(hs_arguments_parse(&hs_argp_bench, argc, argv, &arguments));
     arguments.options.override_count = arguments.overrides.count;
     arguments.options.overrides = arguments.overrides.items;
-    hs_trainer_install_signals(true);
+    hs_run_install_signals(true);
     return hs_bench(&arguments.options);
 }

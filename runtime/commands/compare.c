@@ -11,7 +11,7 @@
 #include "runtime/commands/command.h"
 #include "runtime/study/compare.h"
 #include "runtime/study/halving.h"
-#include "runtime/train/trainer.h"
+#include "runtime/train/run.h"
 
 enum { GRIDS_MOST = 16, SEEDS = 3, ETA_MOST = 100, DIVISOR_MOST = 1000000 };
 enum { OPTION_ETA = 1000, OPTION_RUNGS, OPTION_FULL, OPTION_FRONT };
@@ -162,6 +162,6 @@ HsStatus hs_command_compare(int argc, char **argv)
     arguments.options.grids = arguments.grids;
     arguments.options.override_count = arguments.overrides.count;
     arguments.options.overrides = arguments.overrides.items;
-    hs_trainer_install_signals(true);
+    hs_run_install_signals(true);
     return hs_compare(&arguments.options);
 }

@@ -5,7 +5,7 @@
 #ifndef HS_RUNTIME_COMMANDS_LOADED_MODEL_H
 #define HS_RUNTIME_COMMANDS_LOADED_MODEL_H
 
-#include "runtime/train/trainer.h"
+#include "runtime/train/run.h"
 
 typedef struct HsLoadedModel {
     HsConfig config;

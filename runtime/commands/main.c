@@ -17,13 +17,13 @@
 #include "runtime/config/aliases.h"
 #include "runtime/config/table.h"
 #include "runtime/launch/launch.h"
-#include "runtime/train/trainer.h"
+#include "runtime/train/run.h"
 
 static int exit_code(HsStatus status)
 {
     if (status == HS_OK)
         return 0;
-    const int stopped_by = hs_launch_stop_signal() > 0 ? hs_launch_stop_signal() : hs_trainer_stop_signal();
+    const int stopped_by = hs_launch_stop_signal() > 0 ? hs_launch_stop_signal() : hs_run_stop_signal();
     if (status == HS_EINTERRUPTED && stopped_by > 0)
         return 128 + stopped_by;
     return status == HS_ECONFIG ? 2 : 1;

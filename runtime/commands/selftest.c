@@ -135,15 +135,15 @@ static HsStatus tune_model(const Arguments *arguments, HsTuneList *list)
     HsConfig config;
     HS_TRY(hs_config_load(&config, arguments->config_path, overrides.count, overrides.items));
     const HsPlannerOptions here = { 0 };
-    HsTrainer trainer;
-    HsStatus status = hs_planner_open(&config, &here, &trainer);
+    HsRun run;
+    HsStatus status = hs_planner_open(&config, &here, &run.training);
     if (status == HS_OK)
-        status = hs_tune_add_model(list, &trainer);
+        status = hs_tune_add_model(list, &run.training);
     if (status == HS_OK)
-        printf("device: %s\n", trainer.engine.why);
+        printf("device: %s\n", run.training.engine.why);
     if (status == HS_OK)
-        status = hs_tune_run(&trainer.engine, list, arguments->tune, stdout);
-    hs_trainer_destroy(&trainer);
+        status = hs_tune_run(&run.training.engine, list, arguments->tune, stdout);
+    hs_run_destroy(&run);
     hs_config_deinit(&config);
     return status;
 }

@@ -16,7 +16,7 @@
 #include "runtime/io/files.h"
 #include "runtime/io/storage.h"
 #include "runtime/launch/launch.h"
-#include "runtime/train/trainer.h"
+#include "runtime/train/run.h"
 
 enum { OPTION_PRINT_CONFIG = 1000, OPTION_PROCESSES, OPTION_RESTART };
 
@@ -100,9 +100,9 @@ static HsStatus write_run_config(const HsConfig *config)
     return status;
 }
 
-static HsStatus print_sample(HsTrainer *trainer)
+static HsStatus print_sample(HsTraining *training)
 {
-    const HsConfig *config = trainer->config;
+    const HsConfig *config = training->config;
     if (config->evaluation.sample_tokens == 0)
         return HS_OK;
     const HsGeneration generation = {
@@ -112,30 +112,30 @@ static HsStatus print_sample(HsTrainer *trainer)
         .sampling = { .temperature = 0.8, .top_p = 1, .seed = (uint64_t)config->training.seed },
     };
     int64_t tokens;
-    HS_TRY(hs_generate_count_prompt(trainer->data.tokenizer, &generation, &tokens));
-    hs_generate_warn_length(&trainer->model, config, tokens);
+    HS_TRY(hs_generate_count_prompt(training->data.tokenizer, &generation, &tokens));
+    hs_generate_warn_length(&training->model, config, tokens);
     printf("--- a sample of %lld tokens ---\n", (long long)config->evaluation.sample_tokens);
-    return hs_generate_text(&trainer->model, &trainer->engine.context, trainer->data.tokenizer, &generation, stdout,
+    return hs_generate_text(&training->model, &training->engine.context, training->data.tokenizer, &generation, stdout,
                             NULL);
 }
 
 static HsStatus train_as(HsConfig *config, HsComm *comm)
 {
-    HsTrainer trainer;
-    HS_TRY(hs_trainer_create(config, &trainer, comm));
+    HsRun run;
+    HS_TRY(hs_run_create(config, &run, comm));
     HsStatus status = comm->rank == 0 ? write_run_config(config) : HS_OK;
     if (status == HS_OK)
-        status = hs_trainer_run(&trainer);
+        status = hs_run_train(&run);
     if (status == HS_OK && comm->rank == 0)
-        status = print_sample(&trainer);
-    hs_trainer_destroy(&trainer);
+        status = print_sample(&run.training);
+    hs_run_destroy(&run);
     return status;
 }
 
 static HsStatus train(HsConfig *config)
 {
     HsComm *comm;
-    hs_trainer_install_signals(false);
+    hs_run_install_signals(false);
     HS_TRY(hs_launch_join(config, &comm));
     HsStatus status = train_as(config, comm);
     hs_launch_leave(status);

@@ -7,7 +7,7 @@
 
 #include <stdio.h>
 
-#include "runtime/train/trainer.h"
+#include "runtime/train/training.h"
 
 enum { HS_TUNE_MOST_PRODUCTS = 512 };
 
@@ -21,9 +21,9 @@ typedef struct HsTuneList {
 void hs_tune_add(HsTuneList *list, const HsMatmulArgs *args);
 /* Those that tables are made for without a configuration (hs_training_layers), in bf16. */
 void hs_tune_add_defaults(HsTuneList *list);
-/* Those of a configuration's training and evaluation steps, as its dry run asks for them.  trainer: of hs_planner_open.
+/* Those of a configuration's training and evaluation steps, as its dry run asks for them.  training: of hs_planner_open.
  */
-HsStatus hs_tune_add_model(HsTuneList *list, const HsTrainer *trainer);
+HsStatus hs_tune_add_model(HsTuneList *list, const HsTraining *training);
 
 /* Measure each product's choices on the engine's device, write the fastest to the table `path`, and a line of each to
  * `out`.  errors: HS_ECONFIG where the device chooses no kernels by measurement, HS_EIO, HS_ENOMEM, HS_EDEVICE. */

@@ -78,15 +78,15 @@ static size_t watch_matmul(const HsContext *context, const HsMatmulArgs *args)
     return watcher.backend->workspace.matmul(context, args);
 }
 
-HsStatus hs_tune_add_model(HsTuneList *list, const HsTrainer *trainer)
+HsStatus hs_tune_add_model(HsTuneList *list, const HsTraining *training)
 {
-    HsTrainer watched = *trainer, draft;
-    HsBackend backend = *trainer->engine.context.backend;
+    HsTraining watched = *training, draft;
+    HsBackend backend = *training->engine.context.backend;
     watcher.list = list;
-    watcher.backend = trainer->engine.context.backend;
+    watcher.backend = training->engine.context.backend;
     backend.workspace.matmul = watch_matmul;
     watched.engine.context.backend = &backend;
-    HS_TRY(hs_trainer_draft(&watched, trainer->config, &draft));
-    hs_trainer_release(&draft);
+    HS_TRY(hs_training_draft(&watched, training->config, &draft));
+    hs_training_release(&draft);
     return HS_OK;
 }

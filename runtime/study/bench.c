@@ -15,12 +15,14 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "kernels/base/clock.h"
 #include "kernels/base/log.h"
 #include "runtime/config/continual.h"
 #include "runtime/io/files.h"
 #include "runtime/io/storage.h"
 #include "runtime/record/progress.h"
 #include "runtime/study/bench_run.h"
+#include "runtime/train/signals.h"
 
 enum { DEFAULT_STEPS = 100, ROUNDS = 12, LEAST_TURN = 4, WATCHES = 3 };
 #define LINE_S 15 /* between lines where there is no bar */
@@ -152,10 +154,10 @@ static HsStatus read_ground(Bench *bench, Ground *ground)
 }
 
 /* A GPU may be in use by others. */
-static HsStatus narrow_limit(HsTrainer *scout, Ground *ground)
+static HsStatus narrow_limit(HsTraining *scout, Ground *ground)
 {
     HsDevice *device = &scout->engine.device;
-    size_t limit = hs_trainer_memory_limit(scout), free_bytes = limit;
+    size_t limit = hs_training_memory_limit(scout), free_bytes = limit;
     if (!device->host_accessible && device->free_memory && !scout->engine.emulated)
         HS_TRY(device->free_memory(device, &free_bytes));
     limit = free_bytes < limit ? free_bytes : limit;
@@ -163,18 +165,18 @@ static HsStatus narrow_limit(HsTrainer *scout, Ground *ground)
     return HS_OK;
 }
 
-/* As far as a trainer comes before it allocates: the device, the precision and the plan are there or refused. */
-static HsStatus plan_on(HsBenchRunner *runner, HsTrainer *scout, Ground *ground)
+/* As far as a training comes before it allocates: the device, the precision and the plan are there or refused. */
+static HsStatus plan_on(HsBenchRunner *runner, HsTraining *scout, Ground *ground)
 {
     HS_TRY(hs_config_continual(&runner->config, &scout->continual_config));
     if (hs_continual_mixes_tasks(&scout->continual_config))
         return hs_fail(HS_ECONFIG, "a bench trains the first task, and continual.strategy joint has all in one: set "
                                    "continual.strategy=none");
-    HS_TRY(hs_trainer_divide(scout));
+    HS_TRY(hs_training_divide(scout));
     HS_TRY(hs_precision_resolve(&runner->config, scout->engine.products, &scout->precision, scout->precision_why,
                                 sizeof scout->precision_why));
     snprintf(runner->run->precision, sizeof runner->run->precision, "%s", scout->precision.name);
-    HS_TRY(hs_trainer_fit(scout));
+    HS_TRY(hs_training_fit(scout));
     ground->planned_bytes += scout->planned.device_bytes;
     return narrow_limit(scout, ground);
 }
@@ -182,7 +184,7 @@ static HsStatus plan_on(HsBenchRunner *runner, HsTrainer *scout, Ground *ground)
 static HsStatus plan_mode(Bench *bench, int index, Ground *ground)
 {
     HsBenchRunner *runner = &bench->runners[index];
-    HsTrainer scout = { .config = &runner->config, .vocabulary = ground->vocabulary, .masked = ground->masked };
+    HsTraining scout = { .config = &runner->config, .vocabulary = ground->vocabulary, .masked = ground->masked };
     const HsEngineOptions engine = hs_engine_options(&runner->config);
     HS_TRY(hs_engine_init(&scout.engine, &engine));
     HsStatus status = plan_on(runner, &scout, ground);
@@ -258,9 +260,9 @@ static HsStatus take_turns(Bench *bench, int first, int count)
 {
     const int64_t share = bench->results.steps / ROUNDS, most = share > LEAST_TURN ? share : LEAST_TURN;
     bool wanted = true;
-    for (int round = 0; wanted && !hs_trainer_stop_asked(); round++) {
+    for (int round = 0; wanted && !hs_run_stop_asked(); round++) {
         wanted = false;
-        for (int k = 0; k < count && !hs_trainer_stop_asked(); k++) {
+        for (int k = 0; k < count && !hs_run_stop_asked(); k++) {
             const int index = first + (round + k) % count;
             if (!hs_bench_runner_wants(&bench->runners[index]))
                 continue;
@@ -274,11 +276,11 @@ static HsStatus take_turns(Bench *bench, int first, int count)
 
 static HsStatus finish_runs(Bench *bench, int first, int count)
 {
-    for (int i = first; i < first + count && !hs_trainer_stop_asked(); i++)
+    for (int i = first; i < first + count && !hs_run_stop_asked(); i++)
         if (bench->runs[i].failure[0] == '\0')
             HS_TRY(of_mode(bench, i, hs_bench_runner_finish(&bench->runners[i])));
     for (int round = 0; round < WATCHES; round++)
-        for (int i = first; i < first + count && !hs_trainer_stop_asked(); i++)
+        for (int i = first; i < first + count && !hs_run_stop_asked(); i++)
             if (bench->runs[i].finished)
                 HS_TRY(of_mode(bench, i, hs_bench_runner_watch(&bench->runners[i])));
     return HS_OK;
@@ -300,7 +302,7 @@ static HsStatus run_all(Bench *bench)
     const int count = bench->modes.count;
     if (bench->results.interleaved)
         return run_together(bench, 0, count);
-    for (int i = 0; i < count && !hs_trainer_stop_asked(); i++)
+    for (int i = 0; i < count && !hs_run_stop_asked(); i++)
         HS_TRY(run_together(bench, i, 1));
     return HS_OK;
 }
@@ -323,7 +325,7 @@ static HsStatus report(Bench *bench)
     char json[PATH_BYTES], html[PATH_BYTES];
     snprintf(json, sizeof json, "%s/bench.json", bench->out_dir);
     snprintf(html, sizeof html, "%s/bench.html", bench->out_dir);
-    bench->results.interrupted = hs_trainer_stop_asked();
+    bench->results.interrupted = hs_run_stop_asked();
     HS_TRY(hs_bench_write_json(json, &bench->results, true));
     HS_TRY(hs_bench_write_html(html, &bench->results));
     hs_bench_print(&bench->results, stdout);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * A mode's run is an ordinary trainer whose steps are started and collected here, in turns with other runs'.
+ * A mode is an ordinary training whose steps are started and collected here, in turns with other runs'.
  *
  *     turn     | start start .. | collect   collect   collect ... |       the queue is kept full, then runs empty
  *     timed                     |- no -----|-- yes ---|-- yes --  |       caches and clocks settle in the first
@@ -8,7 +8,10 @@
  * After the last step come measurements that a run has no need of: they change nothing that was measured before.
  */
 #include "runtime/study/bench_run.h"
+
+#include "kernels/base/clock.h"
 #include "runtime/train/evaluate.h"
+#include "runtime/train/signals.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -21,24 +24,24 @@ enum { LEAST_STEPS = 4, UNTIMED_STEPS = 2, WATCHED_STEPS = 3 };
 
 HsStatus hs_bench_runner_start(HsBenchRunner *runner)
 {
-    HsTrainer *trainer = &runner->trainer;
+    HsTraining *training = &runner->training;
     HsBenchRun *run = runner->run;
-    HS_TRY(hs_trainer_create(&runner->config, trainer, NULL));
+    HS_TRY(hs_training_create(&runner->config, training, NULL));
     runner->alive = true;
     HS_TRY(hs_config_text(&runner->config, &run->config)); /* as it was run: memory.auto_fit may have changed it */
     run->losses = calloc((size_t)run->wanted, sizeof *run->losses);
     run->seconds = calloc((size_t)run->wanted, sizeof *run->seconds);
     if (!run->losses || !run->seconds)
         return hs_fail(HS_ENOMEM, "no memory for the losses of %lld steps", (long long)run->wanted);
-    run->tokens_per_step = trainer->rows_per_step * runner->config.training.max_length;
-    run->micro_batch = trainer->train_program.batch;
-    run->micro_batches = trainer->rows_per_step / trainer->train_program.batch;
-    run->parameters = hs_model_parameter_count(&trainer->model);
-    run->flops_per_token = trainer->flops_per_token;
-    run->peak_flops = trainer->peak_flops;
-    run->gradient_format = trainer->precision.gradient;
-    memcpy(run->planned, trainer->planned.bytes, sizeof run->planned);
-    return hs_trainer_begin_task(trainer);
+    run->tokens_per_step = training->rows_per_step * runner->config.training.max_length;
+    run->micro_batch = training->train_program.batch;
+    run->micro_batches = training->rows_per_step / training->train_program.batch;
+    run->parameters = hs_model_parameter_count(&training->model);
+    run->flops_per_token = training->flops_per_token;
+    run->peak_flops = training->peak_flops;
+    run->gradient_format = training->precision.gradient;
+    memcpy(run->planned, training->planned.bytes, sizeof run->planned);
+    return hs_training_begin_task(training);
 }
 
 bool hs_bench_runner_wants(const HsBenchRunner *runner)
@@ -54,24 +57,24 @@ typedef struct Turn {
 
 static bool may_start(const HsBenchRunner *runner, const Turn *turn)
 {
-    const HsStepQueue *queue = &runner->trainer.queue;
-    return !hs_trainer_stop_asked() && !hs_step_queue_full(queue) && turn->started < turn->most &&
+    const HsStepQueue *queue = &runner->training.queue;
+    return !hs_run_stop_asked() && !hs_step_queue_full(queue) && turn->started < turn->most &&
            runner->run->steps + queue->count < runner->run->wanted &&
            (turn->started < LEAST_STEPS || hs_clock_s() - turn->began_s < TURN_S);
 }
 
 static void copy_counts(HsBenchRunner *runner)
 {
-    const HsTrainerState *state = &runner->trainer.state;
+    const HsTrainingState *state = &runner->training.state;
     runner->run->applied_steps = state->counters.applied_steps;
     runner->run->skipped_steps = state->counters.skipped_steps;
     runner->run->loss_scale = state->counters.loss_scale;
-    memcpy(runner->run->peak, runner->trainer.engine.device.account.peak, sizeof runner->run->peak);
+    memcpy(runner->run->peak, runner->training.engine.device.account.peak, sizeof runner->run->peak);
 }
 
 static HsStatus take_turn(HsBenchRunner *runner, int64_t most)
 {
-    HsTrainer *trainer = &runner->trainer;
+    HsTraining *training = &runner->training;
     HsBenchRun *run = runner->run;
     Turn turn = { .most = most, .began_s = hs_clock_s() };
     double last_s = NAN;
@@ -79,10 +82,10 @@ static HsStatus take_turn(HsBenchRunner *runner, int64_t most)
         double loss;
         HsStepReport report;
         for (; may_start(runner, &turn); turn.started++)
-            HS_TRY(hs_trainer_start_step(trainer));
-        if (trainer->queue.count == 0)
+            HS_TRY(hs_training_start_step(training));
+        if (training->queue.count == 0)
             return HS_OK;
-        HS_TRY(hs_trainer_collect_step(trainer, &loss, &report));
+        HS_TRY(hs_training_collect_step(training, &loss, &report));
         const double now_s = hs_clock_s();
         run->losses[run->steps] = loss;
         run->seconds[run->steps] = run->steps < UNTIMED_STEPS ? NAN : now_s - last_s;
@@ -106,11 +109,11 @@ HsStatus hs_bench_runner_turn(HsBenchRunner *runner, int64_t most)
 
 static HsStatus evaluate(HsBenchRunner *runner)
 {
-    HsTrainer *trainer = &runner->trainer;
+    HsTraining *training = &runner->training;
     const HsConfig *config = &runner->config;
-    const HsEvaluator evaluator = hs_trainer_evaluator(trainer);
+    const HsEvaluator evaluator = hs_training_evaluator(training);
     HsEvaluation evaluation;
-    HS_TRY(hs_evaluate(&evaluator, &trainer->data.tasks[0], config->evaluation.batches * config->training.batch_size,
+    HS_TRY(hs_evaluate(&evaluator, &training->data.tasks[0], config->evaluation.batches * config->training.batch_size,
                        &evaluation));
     runner->run->validation_loss = evaluation.loss;
     return HS_OK;
@@ -120,42 +123,42 @@ static HsStatus evaluate(HsBenchRunner *runner)
  * in a batch of sequences like them. */
 static HsStatus survey(HsBenchRunner *runner)
 {
-    HsTrainer *trainer = &runner->trainer;
-    const int64_t rows = trainer->train_program.batch, length = runner->config.training.max_length;
+    HsTraining *training = &runner->training;
+    const int64_t rows = training->train_program.batch, length = runner->config.training.max_length;
     int64_t counted = 0;
     for (int64_t row = 0; row < rows; row++)
-        hs_dataset_sample(&trainer->data.tasks[0], row, trainer->evaluation_tokens + row * length,
-                          trainer->evaluation_targets + row * length);
+        hs_dataset_sample(&training->data.tasks[0], row, training->evaluation_tokens + row * length,
+                          training->evaluation_targets + row * length);
     for (int64_t i = 0; i < rows * length; i++)
-        counted += trainer->evaluation_targets[i] >= 0;
+        counted += training->evaluation_targets[i] >= 0;
     counted = counted > 0 ? counted * runner->run->micro_batches : 1;
-    const float scale = trainer->optimizer.counters.loss_scale / (float)counted;
-    const uint32_t step = (uint32_t)(trainer->state.counters.applied_steps + trainer->state.counters.skipped_steps);
-    return hs_program_survey(&trainer->train_program, &trainer->engine.context, trainer->evaluation_tokens,
-                             trainer->evaluation_targets, (uint64_t)runner->config.training.seed, step, 0, scale,
+    const float scale = training->optimizer.counters.loss_scale / (float)counted;
+    const uint32_t step = (uint32_t)(training->state.counters.applied_steps + training->state.counters.skipped_steps);
+    return hs_program_survey(&training->train_program, &training->engine.context, training->evaluation_tokens,
+                             training->evaluation_targets, (uint64_t)runner->config.training.seed, step, 0, scale,
                              &runner->run->survey);
 }
 
 static HsStatus run_watched(HsBenchRunner *runner)
 {
-    HsTrainer *trainer = &runner->trainer;
+    HsTraining *training = &runner->training;
     for (int started = 0, collected = 0; collected < WATCHED_STEPS; collected++) {
         double loss;
         HsStepReport report;
-        for (; started < WATCHED_STEPS && !hs_step_queue_full(&trainer->queue); started++)
-            HS_TRY(hs_trainer_start_step(trainer));
-        HS_TRY(hs_trainer_collect_step(trainer, &loss, &report));
+        for (; started < WATCHED_STEPS && !hs_step_queue_full(&training->queue); started++)
+            HS_TRY(hs_training_start_step(training));
+        HS_TRY(hs_training_collect_step(training, &loss, &report));
     }
     return HS_OK;
 }
 
 HsStatus hs_bench_runner_finish(HsBenchRunner *runner)
 {
-    HS_TRY(hs_scaling_figures(&runner->trainer.model, &runner->trainer.engine.context, runner->trainer.engine.comm,
+    HS_TRY(hs_scaling_figures(&runner->training.model, &runner->training.engine.context, runner->training.engine.comm,
                               runner->run->casts, &runner->run->cast_count));
     HS_TRY(evaluate(runner));
-    hs_trainer_probe_peak(&runner->trainer);
-    runner->run->peak_flops = runner->trainer.peak_flops;
+    hs_training_probe_peak(&runner->training);
+    runner->run->peak_flops = runner->training.peak_flops;
     copy_counts(runner); /* memory as a run takes it: without what the survey and the trace hold */
     HS_TRY(survey(runner));
     for (int part = 0; part < HS_PART_COUNT; part++)
@@ -183,8 +186,8 @@ static HsStatus watch(HsBenchRunner *runner)
     double loss, parts[HS_PART_COUNT];
     int count;
     HsStepReport report;
-    HS_TRY(hs_trainer_step(&runner->trainer, &loss, &report)); /* for the caches */
-    HS_TRY(hs_trace_create(&runner->trainer.engine.context, false, &trace));
+    HS_TRY(hs_training_step(&runner->training, &loss, &report)); /* for the caches */
+    HS_TRY(hs_trace_create(&runner->training.engine.context, false, &trace));
     HsStatus status = hs_trace_attach(trace);
     const double began_s = hs_clock_s();
     if (status == HS_OK)
@@ -204,8 +207,8 @@ static HsStatus watch(HsBenchRunner *runner)
 HsStatus hs_bench_runner_watch(HsBenchRunner *runner)
 {
     /* A recording has no ranges to watch. */
-    hs_trainer_forget_graph(&runner->trainer);
-    runner->trainer.engine.cuda_graph = false;
+    hs_training_forget_graph(&runner->training);
+    runner->training.engine.cuda_graph = false;
     HsStatus status = watch(runner);
     return status == HS_ENUMERIC ? HS_OK : status; /* in a step that nobody asked for */
 }
@@ -213,7 +216,7 @@ HsStatus hs_bench_runner_watch(HsBenchRunner *runner)
 void hs_bench_runner_stop(HsBenchRunner *runner)
 {
     if (runner->alive)
-        hs_trainer_destroy(&runner->trainer);
+        hs_training_destroy(&runner->training);
     runner->alive = false;
     if (runner->has_config)
         hs_config_deinit(&runner->config);

@@ -6,18 +6,18 @@
 #define HS_RUNTIME_STUDY_BENCH_RUN_H
 
 #include "runtime/study/bench.h"
-#include "runtime/train/trainer.h"
+#include "runtime/train/training.h"
 
 typedef struct HsBenchRunner {
     HsBenchRun *run; /* borrowed: where what is measured goes */
     HsConfig config;
     bool has_config;
     HsMemoryPlan plan;
-    HsTrainer trainer; /* must not move */
-    bool alive;        /* there is a trainer */
+    HsTraining training; /* must not move */
+    bool alive;          /* there is a training */
 } HsBenchRunner;
 
-/* The trainer, at the beginning of the first task. */
+/* The training, at the beginning of the first task. */
 HsStatus hs_bench_runner_start(HsBenchRunner *runner);
 /* Steps for about a second, at most `most`.  Gradients that stay non-finite end the run here, with run->failure. */
 HsStatus hs_bench_runner_turn(HsBenchRunner *runner, int64_t most);

@@ -54,34 +54,34 @@ typedef struct Planned {
     double seconds;
 } Planned;
 
-static double tokens_of(const HsTrainer *trainer)
+static double tokens_of(const HsTraining *training)
 {
     double tokens = 0;
-    for (int i = 0; i < trainer->data.count; i++)
-        tokens += (double)trainer->data.tasks[i].train.count;
+    for (int i = 0; i < training->data.count; i++)
+        tokens += (double)training->data.tasks[i].train.count;
     return tokens;
 }
 
-static bool plan_variant(const HsTrainer *trainer, const HsComparison *comparison, int variant, HsDeviceRates *rates,
+static bool plan_variant(const HsTraining *training, const HsComparison *comparison, int variant, HsDeviceRates *rates,
                          Planned *planned)
 {
     HsConfig config;
-    HsTrainer draft;
+    HsTraining draft;
     HsMemoryPlan plan;
     if (hs_compare_load(comparison, variant, comparison->first_seed, 1, &config) != HS_OK)
         return false;
-    const bool made = hs_trainer_draft(trainer, &config, &draft) == HS_OK;
+    const bool made = hs_training_draft(training, &config, &draft) == HS_OK;
     if (made) {
-        hs_trainer_measure_plan(&draft, &plan);
+        hs_training_measure_plan(&draft, &plan);
         planned->trainable = hs_model_trainable_count(&draft.model);
         if (isnan(rates->flops)) { /* measured once */
-            const size_t parameters = hs_planner_parameter_bytes(&plan), most = hs_trainer_memory_limit(trainer) / 8;
-            *rates = hs_planner_rates(trainer, &(HsPlannerOptions){ 0 }, &trainer->precision,
+            const size_t parameters = hs_planner_parameter_bytes(&plan), most = hs_training_memory_limit(training) / 8;
+            *rates = hs_planner_rates(training, &(HsPlannerOptions){ 0 }, &training->precision,
                                       parameters < most ? parameters : most);
         }
         if (rates->flops > 0)
-            planned->seconds = (double)trainer->total_steps * hs_memory_plan_seconds(&plan, rates);
-        hs_trainer_release(&draft);
+            planned->seconds = (double)training->lengths.total_steps * hs_memory_plan_seconds(&plan, rates);
+        hs_training_release(&draft);
     }
     hs_config_deinit(&config);
     return made;
@@ -99,7 +99,7 @@ static void make_plans(void *user)
     Plans *plans = user;
     const HsComparison *comparison = plans->comparison;
     HsFrontText *text = &plans->text;
-    static HsTrainer trainer;
+    static HsTraining training;
     HsConfig config;
     HsDeviceRates rates = { .flops = NAN };
     size_t bytes = 0;
@@ -107,12 +107,12 @@ static void make_plans(void *user)
         return;
     if (hs_task_data_bytes(&config, &bytes) == HS_OK)
         text->bytes = (double)bytes;
-    if (hs_planner_open(&config, &(HsPlannerOptions){ 0 }, &trainer) != HS_OK)
+    if (hs_planner_open(&config, &(HsPlannerOptions){ 0 }, &training) != HS_OK)
         return;
-    if (trainer.has_data)
-        text->tokens = tokens_of(&trainer);
+    if (training.has_data)
+        text->tokens = tokens_of(&training);
     for (int i = 0; i < comparison->variants.count; i++)
-        if (!plan_variant(&trainer, comparison, i, &rates, &plans->planned[i]))
+        if (!plan_variant(&training, comparison, i, &rates, &plans->planned[i]))
             plans->planned[i] = (Planned){ 0 };
 }
 

@@ -19,7 +19,7 @@
 #include "runtime/study/planner.h"
 #include "runtime/study/process_apart.h"
 #include "runtime/study/process_pool.h"
-#include "runtime/train/trainer.h"
+#include "runtime/train/run.h"
 
 /* --- configurations --- */
 
@@ -235,7 +235,7 @@ static void measure_room(void *user)
     enum { PLANNED = 256 };
     HsConfig config;
     HsEngine engine;
-    static HsTrainer trainer;
+    static HsTraining training;
     if (hs_compare_load(comparison, 0, comparison->first_seed, 1, &config) != HS_OK)
         return;
     const HsEngineOptions engine_options = hs_engine_options(&config);
@@ -245,15 +245,15 @@ static void measure_room(void *user)
     room->gpu = strncmp(engine.device.name, "cuda", 4) == 0 && !engine.emulated;
     hs_engine_deinit(&engine);
     const HsPlannerOptions planner = { 0 };
-    if (room->gpu || hs_planner_open(&config, &planner, &trainer) != HS_OK)
+    if (room->gpu || hs_planner_open(&config, &planner, &training) != HS_OK)
         return;
-    room->limit = hs_trainer_memory_limit(&trainer);
+    room->limit = hs_training_memory_limit(&training);
     const int count = comparison->variants.count;
     for (int i = 0; i < count; i += 1 + count / PLANNED) {
         HsConfig other;
         HsMemoryPlan plan;
         if (hs_compare_load(comparison, i, comparison->first_seed, 1, &other) != HS_OK ||
-            hs_trainer_plan(&trainer, &other, &plan) != HS_OK)
+            hs_training_plan(&training, &other, &plan) != HS_OK)
             return;
         const size_t bytes = hs_memory_sum(plan.bytes);
         room->most = bytes > room->most ? bytes : room->most;
@@ -377,7 +377,7 @@ static HsStatus take_run(void *user, int index)
 static void wait_for_owner(const char *folder)
 {
     enum { TRIES = 200, PAUSE_NS = 50000000 };
-    for (int i = 0; i < TRIES && !hs_trainer_stop_asked() && hs_run_lock_held(folder); i++)
+    for (int i = 0; i < TRIES && !hs_run_stop_asked() && hs_run_lock_held(folder); i++)
         nanosleep(&(struct timespec){ .tv_nsec = PAUSE_NS }, NULL);
 }
 

@@ -16,36 +16,36 @@
 
 enum { NAME_WIDTH = 22 };
 
-/* --- a trainer on paper --- */
+/* --- a training on paper --- */
 
 /* The vocabulary without the tasks' texts: from the key, or from a tokenizer that does not depend on them. */
-static HsStatus guess_vocabulary(HsTrainer *trainer)
+static HsStatus guess_vocabulary(HsTraining *training)
 {
-    const HsConfig *config = trainer->config;
+    const HsConfig *config = training->config;
     HsTokenizer *tokenizer = NULL;
     if (config->model.vocabulary > 0) {
-        trainer->vocabulary = config->model.vocabulary;
+        training->vocabulary = config->model.vocabulary;
         return HS_OK;
     }
     if (strcmp(config->tokenizer.kind, "char") == 0)
         return hs_fail(HS_ECONFIG, "the vocabulary is not known: set model.vocabulary");
     HS_TRY(hs_tokenizer_create(config->tokenizer.kind, config->tokenizer.path[0] ? config->tokenizer.path : NULL, NULL,
                                0, &tokenizer));
-    trainer->vocabulary = hs_tokenizer_vocabulary(tokenizer);
+    training->vocabulary = hs_tokenizer_vocabulary(tokenizer);
     hs_tokenizer_destroy(tokenizer);
     return HS_OK;
 }
 
 /* Text is read, made and encoded only where that takes about a second. */
-static HsStatus read_small_data(HsTrainer *trainer)
+static HsStatus read_small_data(HsTraining *training)
 {
     const size_t most_bytes = (size_t)16 << 20;
     size_t bytes;
-    HS_TRY(hs_task_data_bytes(trainer->config, &bytes));
+    HS_TRY(hs_task_data_bytes(training->config, &bytes));
     if (bytes > most_bytes)
         return hs_fail(HS_ENOMEM, "%.0f MiB are more than the %.0f that a plan reads", hs_mebibytes((double)bytes),
                        hs_mebibytes((double)most_bytes));
-    return hs_task_data_create(trainer->config, NULL, &trainer->data);
+    return hs_task_data_create(training->config, NULL, &training->data);
 }
 
 /* Steps follow from keys alone where no task's length is in passes over its data. */
@@ -60,22 +60,22 @@ static bool steps_need_data(const HsConfig *config)
 }
 
 /* Texts that are not here, or long, need not keep anyone from planning. */
-static HsStatus look_at_data(HsTrainer *trainer)
+static HsStatus look_at_data(HsTraining *training)
 {
     char reason[512];
-    if (read_small_data(trainer) == HS_OK) {
-        trainer->has_data = true;
-        trainer->vocabulary = hs_tokenizer_vocabulary(trainer->data.tokenizer);
-        trainer->masked = hs_task_data_masked(&trainer->data);
-        return hs_trainer_count_steps(trainer);
+    if (read_small_data(training) == HS_OK) {
+        training->has_data = true;
+        training->vocabulary = hs_tokenizer_vocabulary(training->data.tokenizer);
+        training->masked = hs_task_data_masked(&training->data);
+        return hs_training_count_steps(training);
     }
     snprintf(reason, sizeof reason, "%.511s", hs_error_message());
-    HsStatus status = guess_vocabulary(trainer);
+    HsStatus status = guess_vocabulary(training);
     if (status != HS_OK)
         return hs_error_prefix(status, "%s", reason);
-    const bool unknown = steps_need_data(trainer->config);
+    const bool unknown = steps_need_data(training->config);
     hs_warn("planned without the tasks' data (%s)%s", reason, unknown ? ": the number of steps is not known" : "");
-    return unknown ? HS_OK : hs_trainer_count_steps(trainer);
+    return unknown ? HS_OK : hs_training_count_steps(training);
 }
 
 static bool names_gpu(const char *device)
@@ -91,9 +91,9 @@ static HsComm *paper_rank(int processes)
     return &comm;
 }
 
-static HsStatus open_engine(HsTrainer *trainer, const HsPlannerOptions *options)
+static HsStatus open_engine(HsTraining *training, const HsPlannerOptions *options)
 {
-    HsEngineOptions engine = hs_engine_options(trainer->config);
+    HsEngineOptions engine = hs_engine_options(training->config);
     engine.allocator = NULL; /* a plan allocates nothing, and is the same with all of them */
     const bool absent = options->device_bytes > 0 && names_gpu(engine.device);
     if (options->card && !absent)
@@ -105,27 +105,27 @@ static HsStatus open_engine(HsTrainer *trainer, const HsPlannerOptions *options)
         engine.tuning = NULL; /* measured on that GPU */
         engine.card = options->card;
     }
-    HS_TRY(hs_engine_init(&trainer->engine, &engine));
-    trainer->engine.comm = paper_rank((int)trainer->config->distributed.processes);
+    HS_TRY(hs_engine_init(&training->engine, &engine));
+    training->engine.comm = paper_rank((int)training->config->distributed.processes);
     if (options->device_bytes > 0)
-        trainer->engine.device.memory_bytes = options->device_bytes;
+        training->engine.device.memory_bytes = options->device_bytes;
     if (absent)
-        snprintf(trainer->engine.why, sizeof trainer->engine.why,
+        snprintf(training->engine.why, sizeof training->engine.why,
                  "%s of %.0f MiB that is not here, planned with the GPU kernels' own sizes",
                  options->card ? options->card->name : "a GPU", hs_mebibytes((double)options->device_bytes));
     return HS_OK;
 }
 
-HsStatus hs_planner_open(HsConfig *config, const HsPlannerOptions *options, HsTrainer *trainer)
+HsStatus hs_planner_open(HsConfig *config, const HsPlannerOptions *options, HsTraining *training)
 {
-    memset(trainer, 0, sizeof *trainer);
-    trainer->config = config;
-    HS_TRY(open_engine(trainer, options));
-    HS_TRY(hs_config_continual(config, &trainer->continual_config));
-    HS_TRY(hs_trainer_divide(trainer)); /* steps are counted in its rows */
-    HS_TRY(look_at_data(trainer));
-    return hs_precision_resolve(config, trainer->engine.products, &trainer->precision, trainer->precision_why,
-                                sizeof trainer->precision_why);
+    memset(training, 0, sizeof *training);
+    training->config = config;
+    HS_TRY(open_engine(training, options));
+    HS_TRY(hs_config_continual(config, &training->continual_config));
+    HS_TRY(hs_training_divide(training)); /* steps are counted in its rows */
+    HS_TRY(look_at_data(training));
+    return hs_precision_resolve(config, training->engine.products, &training->precision, training->precision_why,
+                                sizeof training->precision_why);
 }
 
 /* --- memory --- */
@@ -173,22 +173,22 @@ static void print_memory(const HsMemoryPlan *plan, FILE *out)
 
 /* --- what is left --- */
 
-static HsStatus print_room(const HsTrainer *trainer, const HsMemoryPlan *plan, size_t limit, FILE *out)
+static HsStatus print_room(const HsTraining *training, const HsMemoryPlan *plan, size_t limit, FILE *out)
 {
     const double left = (double)limit - (double)plan->device_bytes;
     int64_t most;
     fprintf(out, "limit: target_gpu_util %g of %.0f MiB = %.0f MiB; %s %.0f MiB\n",
-            trainer->config->training.target_gpu_util, hs_mebibytes((double)hs_trainer_device_memory(trainer)),
+            training->config->training.target_gpu_util, hs_mebibytes((double)hs_training_device_memory(training)),
             hs_mebibytes((double)limit), left >= 0 ? "left:" : "the plan exceeds it by",
             hs_mebibytes(left >= 0 ? left : -left));
     fprintf(out, "micro-batch: %" PRId64 " sequences at a time, %" PRId64 " time%s a step", plan->micro_batch,
             plan->micro_batches, plan->micro_batches == 1 ? "" : "s");
-    if (trainer->config->training.batch_size == trainer->rows_per_step &&
-        trainer->config->training.gradient_accumulation_steps > 1)
+    if (training->config->training.batch_size == training->rows_per_step &&
+        training->config->training.gradient_accumulation_steps > 1)
         fprintf(out, " (mer takes the %" PRId64 " batches of an accumulation as steps of their own)",
-                trainer->config->training.gradient_accumulation_steps);
+                training->config->training.gradient_accumulation_steps);
     if (left >= 0) {
-        HS_TRY(hs_planner_find_most(trainer, &hs_planner_rows, trainer->config, plan->micro_batch, plan->device_bytes,
+        HS_TRY(hs_planner_find_most(training, &hs_planner_rows, training->config, plan->micro_batch, plan->device_bytes,
                                     limit, HS_PLANNER_FAR, &most));
         fprintf(out, most > plan->micro_batch ? "; it could grow to %" PRId64 "\n" : "; it cannot grow\n", most);
     } else {
@@ -200,9 +200,10 @@ static HsStatus print_room(const HsTrainer *trainer, const HsMemoryPlan *plan, s
 /* --- time --- */
 
 /* What does not fit has no time on this device, and nothing is measured for it. */
-static void print_time(const HsTrainer *trainer, const HsMemoryPlan *plan, const HsPlannerOptions *options,
+static void print_time(const HsTraining *training, const HsMemoryPlan *plan, const HsPlannerOptions *options,
                        size_t limit, FILE *out)
 {
+    const HsLengths *lengths = &training->lengths;
     const double flops = plan->forward_flops + plan->backward_flops + plan->recompute_flops;
     if (plan->device_bytes > limit) {
         fprintf(out, "time: none, as the plan does not fit\n");
@@ -210,20 +211,20 @@ static void print_time(const HsTrainer *trainer, const HsMemoryPlan *plan, const
     }
     const size_t parameters = hs_planner_parameter_bytes(plan);
     const HsDeviceRates rates =
-        hs_planner_rates(trainer, options, &trainer->precision, parameters < limit / 8 ? parameters : limit / 8);
+        hs_planner_rates(training, options, &training->precision, parameters < limit / 8 ? parameters : limit / 8);
     if (rates.flops <= 0) {
         fprintf(out, "time: no rate was measured for this device, so none is given\n");
         return;
     }
     const double seconds = hs_memory_plan_seconds(plan, &rates);
     fprintf(out, "time: %.3g s of products at %s %.0f GFLOP/s (%s)", flops / rates.flops,
-            options->card ? "the datasheet's" : "the measured", rates.flops * 1e-9, trainer->precision.name);
+            options->card ? "the datasheet's" : "the measured", rates.flops * 1e-9, training->precision.name);
     if (rates.bytes > 0)
         fprintf(out, ", %.3g s of parameters moved at %.1f GB/s", plan->bytes_moved / rates.bytes, rates.bytes * 1e-9);
     fprintf(out, ": at least %.3g s a step, at most %.0f tokens/s\n", seconds, (double)plan->tokens / seconds);
-    if (trainer->total_steps > 0)
-        fprintf(out, "the run: %" PRId64 " steps, at least %.0f s\n", trainer->total_steps,
-                (double)trainer->total_steps * seconds);
+    if (lengths->total_steps > 0)
+        fprintf(out, "the run: %" PRId64 " steps, at least %.0f s\n", lengths->total_steps,
+                (double)lengths->total_steps * seconds);
 }
 
 static void print_offload(const HsMemoryPlan *plan, FILE *out)
@@ -246,7 +247,7 @@ static void print_offload(const HsMemoryPlan *plan, FILE *out)
             hs_mebibytes(plan->passes_down), hs_mebibytes(plan->passes_up), hs_memory_plan_passes_seconds(plan));
 }
 
-static void print_cost(const HsTrainer *trainer, const HsMemoryPlan *plan, const HsPlannerOptions *options,
+static void print_cost(const HsTraining *training, const HsMemoryPlan *plan, const HsPlannerOptions *options,
                        size_t limit, FILE *out)
 {
     fprintf(out,
@@ -256,29 +257,29 @@ static void print_cost(const HsTrainer *trainer, const HsMemoryPlan *plan, const
             1e-6 * (plan->forward_flops + plan->backward_flops + plan->recompute_flops) / (double)plan->tokens,
             hs_mebibytes(plan->bytes_moved));
     print_offload(plan, out);
-    print_time(trainer, plan, options, limit, out);
+    print_time(training, plan, options, limit, out);
 }
 
 /* --- what fits --- */
 
-static HsStatus print_fit(const HsTrainer *trainer, const HsMemoryPlan *planned, size_t limit, FILE *out)
+static HsStatus print_fit(const HsTraining *training, const HsMemoryPlan *planned, size_t limit, FILE *out)
 {
     HsFit fit;
     HsMemoryPlan plan;
     bool found;
     char lines[HS_FIT_TEXT];
-    HS_TRY(hs_trainer_search(trainer, limit, &fit, &plan, &found));
+    HS_TRY(hs_training_search(training, limit, &fit, &plan, &found));
     if (!found) {
         fprintf(out, "nothing fits: no micro-batch, recomputation or gradient format is enough; lower max_length, "
                      "model.layers or model.width\n");
         return HS_OK;
     }
-    hs_fit_lines(trainer->config, &fit, lines);
+    hs_fit_lines(training->config, &fit, lines);
     if (lines[0] == '\0') {
         fprintf(out, "fit: the configuration is the fastest way that fits\n");
         return HS_OK;
     }
-    const HsDeviceRates rates = hs_nominal_rates(&trainer->engine.device);
+    const HsDeviceRates rates = hs_nominal_rates(&training->engine.device);
     fprintf(out,
             "fit: the fastest way in %.0f MiB takes %.0f MiB and about %.2f times the time of the plan above; the "
             "effective batch stays:\n%s",
@@ -292,55 +293,55 @@ static void print_line(void *user, const char *text)
     fprintf(user, "%s\n", text);
 }
 
-static HsStatus print_plan(HsTrainer *trainer, const HsPlannerOptions *options, FILE *out)
+static HsStatus print_plan(HsTraining *training, const HsPlannerOptions *options, FILE *out)
 {
-    HsTrainer draft;
+    HsTraining draft;
     HsMemoryPlan plan;
     char limits[HS_LIMITS_TEXT];
-    const size_t limit = hs_trainer_memory_limit(trainer);
-    HS_TRY(hs_trainer_place(trainer, limit));
-    HS_TRY(hs_trainer_draft(trainer, trainer->config, &draft));
-    hs_trainer_measure_plan(&draft, &plan);
-    fprintf(out, "device: %s\n", trainer->engine.why);
-    if (hs_limits_describe(&trainer->engine.device.limits, limits)[0] != '\0')
+    const size_t limit = hs_training_memory_limit(training);
+    HS_TRY(hs_training_place(training, limit));
+    HS_TRY(hs_training_draft(training, training->config, &draft));
+    hs_training_measure_plan(&draft, &plan);
+    fprintf(out, "device: %s\n", training->engine.why);
+    if (hs_limits_describe(&training->engine.device.limits, limits)[0] != '\0')
         fprintf(out, "control groups allow: %s\n", limits);
-    fprintf(out, "precision: %s\n", trainer->precision_why);
+    fprintf(out, "precision: %s\n", training->precision_why);
     fprintf(out, "model: %s, %" PRId64 " layers, width %" PRId64 ", vocabulary %" PRId64 ", %.3f million parameters\n",
             draft.model.family, draft.model.layers, draft.model.width, draft.model.vocabulary,
             1e-6 * (double)plan.parameters);
-    hs_trainer_describe_rules(&draft, print_line, out);
+    hs_training_describe_rules(&draft, print_line, out);
     fprintf(out, "\n");
     print_memory(&plan, out);
     fprintf(out, "\n");
     HsStatus status = HS_OK;
     if (options->layers)
         status = hs_planner_print_layers(&draft, out);
-    hs_trainer_release(&draft);
+    hs_training_release(&draft);
     HS_TRY(status);
-    HS_TRY(hs_planner_print_processes(trainer, out));
-    HS_TRY(print_room(trainer, &plan, limit, out));
-    print_cost(trainer, &plan, options, limit, out);
+    HS_TRY(hs_planner_print_processes(training, out));
+    HS_TRY(print_room(training, &plan, limit, out));
+    print_cost(training, &plan, options, limit, out);
     const bool over = plan.device_bytes > limit;
     if (over || options->fit)
-        HS_TRY(print_fit(trainer, &plan, limit, out));
+        HS_TRY(print_fit(training, &plan, limit, out));
     fflush(out);
     /* A machine that is not here may have another host. */
     if (!over)
-        return trainer->config->memory_place.cpu > 0 ? hs_trainer_check_host(trainer, limit) : HS_OK;
+        return training->config->memory_place.cpu > 0 ? hs_training_check_host(training, limit) : HS_OK;
     return hs_fail(HS_ENOMEM, "the plan needs %.0f MiB and the limit is %.0f: training would refuse to start",
                    hs_mebibytes((double)plan.device_bytes), hs_mebibytes((double)limit));
 }
 
 HsStatus hs_planner_run(HsConfig *config, const HsPlannerOptions *options, FILE *out)
 {
-    HsTrainer trainer;
-    HsStatus status = hs_planner_open(config, options, &trainer);
+    HsTraining training;
+    HsStatus status = hs_planner_open(config, options, &training);
     if (status == HS_OK)
-        status = options->ladder    ? hs_planner_print_ladder(&trainer, options, out)
-                 : options->table   ? hs_planner_print_table(&trainer, options, out)
-                 : options->scaling ? hs_planner_print_scaling(&trainer, options, out)
-                 : options->step    ? hs_planner_print_step(&trainer, options, out)
-                                    : print_plan(&trainer, options, out);
-    hs_trainer_destroy(&trainer);
+        status = options->ladder    ? hs_planner_print_ladder(&training, options, out)
+                 : options->table   ? hs_planner_print_table(&training, options, out)
+                 : options->scaling ? hs_planner_print_scaling(&training, options, out)
+                 : options->step    ? hs_planner_print_step(&training, options, out)
+                                    : print_plan(&training, options, out);
+    hs_training_destroy(&training);
     return status;
 }

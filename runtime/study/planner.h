@@ -9,7 +9,7 @@
 #include <stdio.h>
 
 #include "kernels/base/cards.h"
-#include "runtime/train/trainer.h"
+#include "runtime/train/training.h"
 
 typedef struct HsPlannerOptions {
     size_t device_bytes; /* plan for a GPU of this size that is not here; 0: for the device here */
@@ -28,9 +28,9 @@ typedef struct HsPlannerOptions {
     const char *const *overrides;
 } HsPlannerOptions;
 
-/* A trainer on paper, for hs_trainer_draft: device, vocabulary, precision, with or without the tasks' texts.  The
+/* A training on paper, for hs_training_draft: device, vocabulary, precision, with or without the tasks' texts.  The
  * caller destroys it, after a failure too. */
-HsStatus hs_planner_open(HsConfig *config, const HsPlannerOptions *options, HsTrainer *trainer);
+HsStatus hs_planner_open(HsConfig *config, const HsPlannerOptions *options, HsTraining *training);
 
 /* errors: those of the configuration and the device; HS_ENOMEM when the plan exceeds the limit, after printing it and
  * what would fit */
@@ -48,8 +48,8 @@ HsStatus hs_card_find(const char *name, const HsCard **card);
 char *hs_card_list(void);
 /* Of the options' card, else as this device measures them; flops and bytes are 0 where nobody knows.
  * probe_bytes: of memory that measuring may hold meanwhile */
-HsDeviceRates hs_planner_rates(const HsTrainer *trainer, const HsPlannerOptions *options, const HsPrecision *precision,
-                               size_t probe_bytes);
+HsDeviceRates hs_planner_rates(const HsTraining *training, const HsPlannerOptions *options,
+                               const HsPrecision *precision, size_t probe_bytes);
 
 /* --- planner_room.c --- */
 
@@ -60,34 +60,34 @@ typedef struct HsGrowth {
 /* Sequences of a micro-batch; the length of one sequence. */
 extern const HsGrowth hs_planner_rows, hs_planner_length;
 
-/* The largest value up to `bound` that takes `limit` bytes or less on the trainer's device; `from` takes `from_bytes`
+/* The largest value up to `bound` that takes `limit` bytes or less on the training's device; `from` takes `from_bytes`
  * and fits.  `config` is copied, not changed. */
 enum { HS_PLANNER_FAR = 1 << 20 };
-HsStatus hs_planner_find_most(const HsTrainer *trainer, const HsGrowth *growth, const HsConfig *config, int64_t from,
+HsStatus hs_planner_find_most(const HsTraining *training, const HsGrowth *growth, const HsConfig *config, int64_t from,
                               size_t from_bytes, size_t limit, int64_t bound, int64_t *most);
 
 /* --- planner_processes.c --- */
 
 /* Where the configuration has several processes: memory by stage of distributed.zero and rank, and what is sent. */
-HsStatus hs_planner_print_processes(const HsTrainer *trainer, FILE *out);
+HsStatus hs_planner_print_processes(const HsTraining *training, FILE *out);
 /* How fast more of the options' card would be. */
-HsStatus hs_planner_print_scaling(const HsTrainer *trainer, const HsPlannerOptions *options, FILE *out);
+HsStatus hs_planner_print_scaling(const HsTraining *training, const HsPlannerOptions *options, FILE *out);
 
 /* --- planner_step.c --- */
 
 /* A step on the options' card, by part and operation, or launch by launch; predicted. */
-HsStatus hs_planner_print_step(const HsTrainer *trainer, const HsPlannerOptions *options, FILE *out);
+HsStatus hs_planner_print_step(const HsTraining *training, const HsPlannerOptions *options, FILE *out);
 
 /* --- planner_layers.c --- */
 
 /* Parameters, kept and passing activations and products of each block. */
-HsStatus hs_planner_print_layers(const HsTrainer *draft, FILE *out);
+HsStatus hs_planner_print_layers(const HsTraining *draft, FILE *out);
 
 /* --- planner_table.c --- */
 
 /* For 8 to 80 GB, and eight of 80: the largest model with the configuration's proportions that trains, and how; then
  * how much of the configuration itself each kind of training has room for. */
-HsStatus hs_planner_print_table(const HsTrainer *trainer, const HsPlannerOptions *options, FILE *out);
+HsStatus hs_planner_print_table(const HsTraining *training, const HsPlannerOptions *options, FILE *out);
 
 /* --- planner_fits.c --- */
 
@@ -98,7 +98,7 @@ typedef struct HsDeviceSize {
 
 /* Full training, LoRA, QLoRA and the others of hs_rungs that are a kind of training: for each size the most sequences of
  * max_length at a time, and the longest single sequence; or the bytes that it misses. */
-HsStatus hs_planner_print_fits(const HsTrainer *trainer, const HsPlannerOptions *options, const HsDeviceSize *sizes,
+HsStatus hs_planner_print_fits(const HsTraining *training, const HsPlannerOptions *options, const HsDeviceSize *sizes,
                                int count, FILE *out);
 
 /* --- planner_ladder.c --- */
@@ -106,6 +106,6 @@ HsStatus hs_planner_print_fits(const HsTrainer *trainer, const HsPlannerOptions 
 /* What each memory technique saves: a line for each of hs_rungs, planned by a dry run of its own.  A rung that the
  * configuration or the device refuses is shown with the reason.
  * errors: HS_ECONFIG where all are refused, HS_ENOMEM */
-HsStatus hs_planner_print_ladder(const HsTrainer *trainer, const HsPlannerOptions *options, FILE *out);
+HsStatus hs_planner_print_ladder(const HsTraining *training, const HsPlannerOptions *options, FILE *out);
 
 #endif

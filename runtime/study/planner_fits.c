@@ -20,19 +20,19 @@ typedef struct Kind {
 
 enum { MOST_KINDS = 8 };
 
-static size_t limit_of(const HsTrainer *trainer, const HsDeviceSize *size)
+static size_t limit_of(const HsTraining *training, const HsDeviceSize *size)
 {
-    HsTrainer sized = *trainer; /* borrows everything; never destroyed */
+    HsTraining sized = *training; /* borrows everything; never destroyed */
     sized.engine.device.memory_bytes = (size_t)size->gigabytes << 30;
-    return hs_trainer_memory_limit(&sized);
+    return hs_training_memory_limit(&sized);
 }
 
-static HsStatus plan_kind(const HsTrainer *trainer, Kind *kind)
+static HsStatus plan_kind(const HsTraining *training, Kind *kind)
 {
     HsMemoryPlan plan;
     kind->config.training.batch_size = kind->config.memory.micro_batch = 1;
     kind->config.training.gradient_accumulation_steps = 1;
-    HS_TRY(hs_trainer_plan(trainer, &kind->config, &plan));
+    HS_TRY(hs_training_plan(training, &kind->config, &plan));
     kind->rows = 1;
     kind->length = kind->config.training.max_length;
     kind->rows_bytes = kind->length_bytes = plan.device_bytes;
@@ -41,12 +41,12 @@ static HsStatus plan_kind(const HsTrainer *trainer, Kind *kind)
 
 /* What this configuration or this device cannot have is a column without figures.  Of a kind that is refused, or after
  * an error, nothing need be released. */
-static HsStatus load_kind(const HsTrainer *trainer, const HsPlannerOptions *options, int rung, Kind *kind)
+static HsStatus load_kind(const HsTraining *training, const HsPlannerOptions *options, int rung, Kind *kind)
 {
     *kind = (Kind){ .rung = &hs_rungs[rung] };
     HsStatus status = hs_rung_load(options, rung, &kind->config);
     if (status == HS_OK) {
-        status = plan_kind(trainer, kind);
+        status = plan_kind(training, kind);
         if (status != HS_OK)
             hs_config_deinit(&kind->config);
     }
@@ -63,30 +63,30 @@ static int64_t longest(const HsConfig *config)
     return positions > 0 && positions < HS_PLANNER_FAR ? positions : HS_PLANNER_FAR;
 }
 
-static HsStatus grow(const HsTrainer *trainer, Kind *kind, size_t limit)
+static HsStatus grow(const HsTraining *training, Kind *kind, size_t limit)
 {
     int64_t rows, length;
     HsMemoryPlan plan;
     HsConfig config = kind->config; /* shallow; never released */
-    HS_TRY(hs_planner_find_most(trainer, &hs_planner_rows, &config, kind->rows, kind->rows_bytes, limit, HS_PLANNER_FAR,
-                                &rows));
-    HS_TRY(hs_planner_find_most(trainer, &hs_planner_length, &config, kind->length, kind->length_bytes, limit,
+    HS_TRY(hs_planner_find_most(training, &hs_planner_rows, &config, kind->rows, kind->rows_bytes, limit,
+                                HS_PLANNER_FAR, &rows));
+    HS_TRY(hs_planner_find_most(training, &hs_planner_length, &config, kind->length, kind->length_bytes, limit,
                                 longest(&config), &length));
     hs_planner_rows.set(&config, rows);
-    HS_TRY(hs_trainer_plan(trainer, &config, &plan));
+    HS_TRY(hs_training_plan(training, &config, &plan));
     kind->rows = rows;
     kind->rows_bytes = plan.device_bytes;
     config = kind->config;
     hs_planner_length.set(&config, length);
-    HS_TRY(hs_trainer_plan(trainer, &config, &plan));
+    HS_TRY(hs_training_plan(training, &config, &plan));
     kind->length = length;
     kind->length_bytes = plan.device_bytes;
     return HS_OK;
 }
 
-static HsStatus print_cell(const HsTrainer *trainer, Kind *kind, const HsDeviceSize *size, FILE *out)
+static HsStatus print_cell(const HsTraining *training, Kind *kind, const HsDeviceSize *size, FILE *out)
 {
-    const size_t limit = limit_of(trainer, size);
+    const size_t limit = limit_of(training, size);
     if (kind->refused[0] != '\0') {
         fprintf(out, " - |");
         return HS_OK;
@@ -95,7 +95,7 @@ static HsStatus print_cell(const HsTrainer *trainer, Kind *kind, const HsDeviceS
         fprintf(out, " no: %.1f GiB |", hs_mebibytes((double)kind->rows_bytes) / 1024);
         return HS_OK;
     }
-    HS_TRY(grow(trainer, kind, limit));
+    HS_TRY(grow(training, kind, limit));
     if (size->devices > 1)
         fprintf(out, " %d times %" PRId64 "; %" PRId64 " |", size->devices, kind->rows, kind->length);
     else
@@ -103,22 +103,22 @@ static HsStatus print_cell(const HsTrainer *trainer, Kind *kind, const HsDeviceS
     return HS_OK;
 }
 
-static HsStatus print_size(const HsTrainer *trainer, Kind *kinds, int count, const HsDeviceSize *size, FILE *out)
+static HsStatus print_size(const HsTraining *training, Kind *kinds, int count, const HsDeviceSize *size, FILE *out)
 {
     if (size->devices > 1)
         fprintf(out, "| %d x %d GB |", size->devices, size->gigabytes);
     else
         fprintf(out, "| %d GB |", size->gigabytes);
     for (int i = 0; i < count; i++)
-        HS_TRY(print_cell(trainer, &kinds[i], size, out));
-    fprintf(out, " %.0f |\n", hs_mebibytes((double)limit_of(trainer, size)));
+        HS_TRY(print_cell(training, &kinds[i], size, out));
+    fprintf(out, " %.0f |\n", hs_mebibytes((double)limit_of(training, size)));
     return HS_OK;
 }
 
-static HsStatus print_all(const HsTrainer *trainer, Kind *kinds, int count, const HsDeviceSize *sizes, int size_count,
+static HsStatus print_all(const HsTraining *training, Kind *kinds, int count, const HsDeviceSize *sizes, int size_count,
                           FILE *out)
 {
-    const HsConfig *config = trainer->config;
+    const HsConfig *config = training->config;
     fprintf(out,
             "\nthis configuration itself, %" PRId64 " layers, width %" PRId64
             ", with bf16 and each block computed again: the most sequences of %" PRId64
@@ -133,14 +133,14 @@ static HsStatus print_all(const HsTrainer *trainer, Kind *kinds, int count, cons
         fprintf(out, "---|");
     fprintf(out, "\n");
     for (int i = 0; i < size_count; i++)
-        HS_TRY(print_size(trainer, kinds, count, &sizes[i], out));
+        HS_TRY(print_size(training, kinds, count, &sizes[i], out));
     for (int i = 0; i < count; i++)
         if (kinds[i].refused[0] != '\0')
             fprintf(out, "%s: not here: %s\n", kinds[i].rung->training, kinds[i].refused);
     return HS_OK;
 }
 
-HsStatus hs_planner_print_fits(const HsTrainer *trainer, const HsPlannerOptions *options, const HsDeviceSize *sizes,
+HsStatus hs_planner_print_fits(const HsTraining *training, const HsPlannerOptions *options, const HsDeviceSize *sizes,
                                int count, FILE *out)
 {
     Kind kinds[MOST_KINDS];
@@ -149,11 +149,11 @@ HsStatus hs_planner_print_fits(const HsTrainer *trainer, const HsPlannerOptions 
     for (int i = 0; i < hs_rung_count && status == HS_OK; i++) {
         if (!hs_rungs[i].training || kind_count == MOST_KINDS)
             continue;
-        status = load_kind(trainer, options, i, &kinds[kind_count]);
+        status = load_kind(training, options, i, &kinds[kind_count]);
         kind_count += status == HS_OK;
     }
     if (status == HS_OK)
-        status = print_all(trainer, kinds, kind_count, sizes, count, out);
+        status = print_all(training, kinds, kind_count, sizes, count, out);
     for (int i = 0; i < kind_count; i++)
         if (kinds[i].refused[0] == '\0')
             hs_config_deinit(&kinds[i].config);

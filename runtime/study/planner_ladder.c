@@ -13,7 +13,7 @@
 
 /* Rates are measured once for each mode, on this device as it is now. */
 typedef struct Rates {
-    const HsTrainer *trainer;
+    const HsTraining *training;
     const HsPlannerOptions *options;
     double bytes; /* 0: not asked yet */
     struct {
@@ -29,7 +29,7 @@ static HsDeviceRates rates_of(Rates *rates, const HsPrecision *precision, size_t
     for (int i = 0; i < rates->count; i++)
         if (strcmp(rates->modes[i].mode, precision->name) == 0)
             return rates->modes[i].rates;
-    HsDeviceRates found = hs_planner_rates(rates->trainer, rates->options, precision, probe);
+    HsDeviceRates found = hs_planner_rates(rates->training, rates->options, precision, probe);
     rates->bytes = rates->bytes > 0 ? rates->bytes : found.bytes; /* one memory for all modes */
     found.bytes = rates->bytes;
     rates->modes[rates->count].mode = precision->name;
@@ -51,15 +51,15 @@ static size_t computed_scores(const HsRung *rung, const HsConfig *config, const 
 
 static HsStatus plan_line(const HsLadder *ladder, Rates *rates, const HsConfig *config, HsLadderLine *line)
 {
-    HsTrainer draft;
-    HS_TRY(hs_trainer_draft(ladder->trainer, config, &draft));
-    hs_trainer_measure_plan(&draft, &line->plan);
+    HsTraining draft;
+    HS_TRY(hs_training_draft(ladder->training, config, &draft));
+    hs_training_measure_plan(&draft, &line->plan);
     line->score_bytes = computed_scores(line->rung, config, &line->plan, &draft.precision);
     line->bytes = hs_size_add(line->plan.device_bytes, line->score_bytes);
     line->fits = line->bytes <= ladder->limit;
     const HsDeviceRates found = rates_of(rates, &draft.precision, hs_planner_parameter_bytes(&line->plan));
     line->seconds = found.flops > 0 ? hs_memory_plan_seconds(&line->plan, &found) : (double)NAN;
-    hs_trainer_release(&draft);
+    hs_training_release(&draft);
     return HS_OK;
 }
 
@@ -102,13 +102,13 @@ static HsStatus make_lines(HsLadder *ladder, Rates *rates)
     return ladder->first ? HS_OK : hs_fail(HS_ECONFIG, "no rung can be planned: %s", ladder->lines[0].refused);
 }
 
-HsStatus hs_planner_print_ladder(const HsTrainer *trainer, const HsPlannerOptions *options, FILE *out)
+HsStatus hs_planner_print_ladder(const HsTraining *training, const HsPlannerOptions *options, FILE *out)
 {
-    HsLadder ladder = { .trainer = trainer, .limit = hs_trainer_memory_limit(trainer) };
-    Rates rates = { .trainer = trainer, .options = options };
-    ladder.rates = options->card              ? "the card's datasheet"
-                   : trainer->engine.emulated ? "nothing: no rate is known of this device"
-                                              : "rates measured on this device";
+    HsLadder ladder = { .training = training, .limit = hs_training_memory_limit(training) };
+    Rates rates = { .training = training, .options = options };
+    ladder.rates = options->card               ? "the card's datasheet"
+                   : training->engine.emulated ? "nothing: no rate is known of this device"
+                                               : "rates measured on this device";
     HS_TRY(make_lines(&ladder, &rates));
     return options->json ? hs_ladder_print_json(&ladder, out) : hs_ladder_print(&ladder, out);
 }

@@ -21,7 +21,7 @@ typedef struct HsLadderLine {
 } HsLadderLine;
 
 typedef struct HsLadder {
-    const HsTrainer *trainer;
+    const HsTraining *training;
     const char *rates; /* what the seconds rest on */
     size_t limit;
     const HsLadderLine *first; /* that has a plan */

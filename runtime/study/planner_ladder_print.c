@@ -115,22 +115,22 @@ static void print_notes(const HsLadder *ladder, FILE *out)
         "] a layer in the activations' format: of all layers, or where blocks are computed again, of one.\n"
         "s a step: products and parameters moved, at %s; attention that writes scores would take longer.\n"
         "fits: target_gpu_util %g of %.0f MiB = %.0f MiB.\n",
-        ladder->first->plan.micro_batch, ladder->trainer->config->model.heads,
-        ladder->trainer->config->training.max_length, ladder->trainer->config->training.max_length, ladder->rates,
-        ladder->trainer->config->training.target_gpu_util,
-        hs_mebibytes((double)hs_trainer_device_memory(ladder->trainer)), hs_mebibytes((double)ladder->limit));
+        ladder->first->plan.micro_batch, ladder->training->config->model.heads,
+        ladder->training->config->training.max_length, ladder->training->config->training.max_length, ladder->rates,
+        ladder->training->config->training.target_gpu_util,
+        hs_mebibytes((double)hs_training_device_memory(ladder->training)), hs_mebibytes((double)ladder->limit));
 }
 
 HsStatus hs_ladder_print(const HsLadder *ladder, FILE *out)
 {
     Column columns[HS_MEMORY_COUNT];
-    const HsConfig *config = ladder->trainer->config;
+    const HsConfig *config = ladder->training->config;
     const HsMemoryPlan *plan = &ladder->first->plan;
     const int count = list_columns(ladder, columns);
     fprintf(out,
             "device: %s\nmodel: %s, %" PRId64 " layers, width %" PRId64 ", %.3f million parameters; %" PRId64
             " x %" PRId64 " tokens at a time, %" PRId64 " time%s a step\n\n",
-            ladder->trainer->engine.why, config->model.family, config->model.layers, config->model.width,
+            ladder->training->engine.why, config->model.family, config->model.layers, config->model.width,
             1e-6 * (double)plan->parameters, plan->micro_batch, config->training.max_length, plan->micro_batches,
             plan->micro_batches == 1 ? "" : "s");
     print_heads(columns, count, out);
@@ -180,11 +180,11 @@ HsStatus hs_ladder_print_json(const HsLadder *ladder, FILE *out)
 {
     HsJson *root = hs_json_object(), *rungs = hs_json_array();
     hs_json_set_string(root, "format", FORMAT);
-    hs_json_set_string(root, "device", ladder->trainer->engine.why);
+    hs_json_set_string(root, "device", ladder->training->engine.why);
     hs_json_set_string(root, "step_seconds_by", ladder->rates);
     hs_json_set_integer(root, "parameters", ladder->first->plan.parameters);
     hs_json_set_integer(root, "micro_batch", ladder->first->plan.micro_batch);
-    hs_json_set_integer(root, "max_length", ladder->trainer->config->training.max_length);
+    hs_json_set_integer(root, "max_length", ladder->training->config->training.max_length);
     hs_json_set_integer(root, "limit_bytes", (int64_t)ladder->limit);
     for (int i = 0; i < ladder->count; i++)
         hs_json_append(rungs, line_json(&ladder->lines[i], i));

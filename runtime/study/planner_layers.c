@@ -47,7 +47,7 @@ static void count_tensor(LayerRow *row, const HsTensor *tensor)
         row->parameter_bytes += hs_tensor_bytes(tensor);
 }
 
-static void count_parameters(const HsTrainer *draft, LayerRow *rows)
+static void count_parameters(const HsTraining *draft, LayerRow *rows)
 {
     const HsModel *model = &draft->model;
     for (int i = 0; i < model->param_count; i++) {
@@ -93,7 +93,7 @@ static void count_buffers(const HsProgram *program, LayerRow *rows)
             program->actions[a].flops;
 }
 
-HsStatus hs_planner_print_layers(const HsTrainer *draft, FILE *out)
+HsStatus hs_planner_print_layers(const HsTraining *draft, FILE *out)
 {
     const HsModel *model = &draft->model;
     const int count = (int)model->layers + 2;

@@ -26,15 +26,15 @@ enum { STAGES = 4, GPUS_OF_A_HOST = 8, RANKS_SHOWN = 8 };
 static const double NETWORK_BYTES = 50e9;
 
 /* A rank among others that are not there: nothing is exchanged in a dry run. */
-static HsStatus draft_rank(const HsTrainer *trainer, const HsConfig *config, int size, int rank, HsMemoryPlan *plan)
+static HsStatus draft_rank(const HsTraining *training, const HsConfig *config, int size, int rank, HsMemoryPlan *plan)
 {
     HsComm comm = { .rank = rank, .size = size, .local_size = size };
-    HsTrainer other = *trainer;
-    HsTrainer draft;
+    HsTraining other = *training;
+    HsTraining draft;
     other.engine.comm = &comm;
-    HS_TRY(hs_trainer_draft(&other, config, &draft));
-    hs_trainer_measure_plan(&draft, plan);
-    hs_trainer_release(&draft);
+    HS_TRY(hs_training_draft(&other, config, &draft));
+    hs_training_measure_plan(&draft, plan);
+    hs_training_release(&draft);
     return HS_OK;
 }
 
@@ -64,19 +64,19 @@ static double sent(const Whole *whole, int64_t stage, int size, double micro_bat
 }
 
 /* A copy of the configuration with another stage; virtual ranks as they were written, or as each stage has them. */
-static HsConfig with_stage(const HsTrainer *trainer, int64_t stage, bool own_parts)
+static HsConfig with_stage(const HsTraining *training, int64_t stage, bool own_parts)
 {
-    HsConfig config = *trainer->config;
+    HsConfig config = *training->config;
     config.distributed.zero = stage;
-    config.distributed.virtual_ranks = own_parts ? 0 : trainer->ranks.asked;
+    config.distributed.virtual_ranks = own_parts ? 0 : training->exchange.ranks.asked;
     return config;
 }
 
-static HsStatus measure_whole(const HsTrainer *trainer, Whole *whole)
+static HsStatus measure_whole(const HsTraining *training, Whole *whole)
 {
-    const HsConfig config = with_stage(trainer, 0, true);
+    const HsConfig config = with_stage(training, 0, true);
     HsMemoryPlan plan;
-    HS_TRY(draft_rank(trainer, &config, 1, 0, &plan));
+    HS_TRY(draft_rank(training, &config, 1, 0, &plan));
     *whole = (Whole){ (double)plan.bytes[HS_MEMORY_WEIGHTS], (double)plan.bytes[HS_MEMORY_GRADIENTS],
                       (double)plan.bytes[HS_MEMORY_MASTERS] + (double)plan.bytes[HS_MEMORY_MOMENTS] };
     return HS_OK;
@@ -84,16 +84,16 @@ static HsStatus measure_whole(const HsTrainer *trainer, Whole *whole)
 
 /* --- memory by stage and rank --- */
 
-static HsStatus print_stage(const HsTrainer *trainer, const Whole *whole, int64_t stage, FILE *out)
+static HsStatus print_stage(const HsTraining *training, const Whole *whole, int64_t stage, FILE *out)
 {
-    const HsConfig config = with_stage(trainer, stage, false);
-    const int size = trainer->engine.comm->size;
+    const HsConfig config = with_stage(training, stage, false);
+    const int size = training->engine.comm->size;
     HsMemoryPlan plan;
     double largest = 0, states = 0, micro_batches = 0;
     char ranks[160] = "";
     size_t used = 0;
     for (int rank = 0; rank < size; rank++) {
-        HsStatus status = draft_rank(trainer, &config, size, rank, &plan);
+        HsStatus status = draft_rank(training, &config, size, rank, &plan);
         if (status == HS_ECONFIG) { /* this stage is not to be had so */
             fprintf(out, "  %" PRId64 "     %.200s\n", stage, hs_error_message());
             return HS_OK;
@@ -107,38 +107,38 @@ static HsStatus print_stage(const HsTrainer *trainer, const Whole *whole, int64_
                                      hs_mebibytes((double)plan.device_bytes));
     }
     fprintf(out, "  %" PRId64 "%s %10.1f %10.1f %10.1f %12.1f  %s%s\n", stage,
-            stage == trainer->config->distributed.zero ? " *" : "  ", hs_mebibytes(largest), hs_mebibytes(states),
+            stage == training->config->distributed.zero ? " *" : "  ", hs_mebibytes(largest), hs_mebibytes(states),
             hs_mebibytes(formula(whole, stage, size)), hs_mebibytes(sent(whole, stage, size, micro_batches)), ranks,
             size > RANKS_SHOWN ? " ..." : "");
     return HS_OK;
 }
 
-HsStatus hs_planner_print_processes(const HsTrainer *trainer, FILE *out)
+HsStatus hs_planner_print_processes(const HsTraining *training, FILE *out)
 {
-    const int size = trainer->engine.comm->size;
+    const int size = training->engine.comm->size;
     Whole whole;
     if (size == 1)
         return HS_OK;
-    HS_TRY(measure_whole(trainer, &whole));
+    HS_TRY(measure_whole(training, &whole));
     fprintf(out,
             "processes: %d, virtual ranks: %" PRId64 "; of the %" PRId64 " sequences of a step each trains %" PRId64
             "\n",
-            size, trainer->ranks.count, trainer->rows_per_step, trainer->rows_per_step / size);
+            size, training->exchange.ranks.count, training->rows_per_step, training->rows_per_step / size);
     fprintf(out, "  zero  largest     states    formula   sent a step  (MiB; * this configuration)  each rank\n");
     for (int64_t stage = 0; stage < STAGES; stage++)
-        HS_TRY(print_stage(trainer, &whole, stage, out));
+        HS_TRY(print_stage(training, &whole, stage, out));
     fprintf(out, "\n");
     return HS_OK;
 }
 
 /* --- more of them --- */
 
-static double seconds_of(const HsTrainer *trainer, const HsMemoryPlan *plan, const HsDeviceRates *rates,
+static double seconds_of(const HsTraining *training, const HsMemoryPlan *plan, const HsDeviceRates *rates,
                          const Whole *whole, int size, double link)
 {
-    const int64_t stage = trainer->config->distributed.zero;
+    const int64_t stage = training->config->distributed.zero;
     const double alone = hs_memory_plan_seconds(plan, rates);
-    const double layers = (double)trainer->config->model.layers + 1;
+    const double layers = (double)training->config->model.layers + 1;
     const double share = (double)(size - 1) / size;
     const double all = sent(whole, stage, size, (double)plan->micro_batches) / link;
     if (stage > 1)
@@ -149,25 +149,25 @@ static double seconds_of(const HsTrainer *trainer, const HsMemoryPlan *plan, con
     return alone + all - hidden;
 }
 
-HsStatus hs_planner_print_scaling(const HsTrainer *trainer, const HsPlannerOptions *options, FILE *out)
+HsStatus hs_planner_print_scaling(const HsTraining *training, const HsPlannerOptions *options, FILE *out)
 {
     static const int sizes[] = { 1, 2, 4, 8, 16, 32, 64 };
     const HsCard *card = options->card;
-    const HsDeviceRates rates = hs_planner_rates(trainer, options, &trainer->precision, 0);
+    const HsDeviceRates rates = hs_planner_rates(training, options, &training->precision, 0);
     Whole whole;
     double first = 0;
-    HS_TRY(measure_whole(trainer, &whole));
+    HS_TRY(measure_whole(training, &whole));
     fprintf(out,
             "%s, %" PRId64 " tokens a step, zero %" PRId64
             ": predicted, products at the datasheet's rate, links of %.0f GB/s each way in a host of %d, %.0f beyond\n",
-            card->name, trainer->rows_per_step * trainer->config->training.max_length,
-            trainer->config->distributed.zero, card->link_gigabytes_per_second, GPUS_OF_A_HOST, 1e-9 * NETWORK_BYTES);
+            card->name, training->rows_per_step * training->config->training.max_length,
+            training->config->distributed.zero, card->link_gigabytes_per_second, GPUS_OF_A_HOST, 1e-9 * NETWORK_BYTES);
     fprintf(out, "  GPUs   s a step   tokens/s    of %%   MiB a GPU   sent MiB\n");
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
-        const HsConfig config = with_stage(trainer, trainer->config->distributed.zero, true);
+        const HsConfig config = with_stage(training, training->config->distributed.zero, true);
         const int size = sizes[i];
         HsMemoryPlan plan;
-        HsStatus status = draft_rank(trainer, &config, size, 0, &plan);
+        HsStatus status = draft_rank(training, &config, size, 0, &plan);
         if (status == HS_ECONFIG) {
             fprintf(out, "  %4d   the step cannot be divided among so many\n", size);
             continue;
@@ -175,12 +175,12 @@ HsStatus hs_planner_print_scaling(const HsTrainer *trainer, const HsPlannerOptio
         HS_TRY(status);
         const double own = 1e9 * card->link_gigabytes_per_second;
         const double link = size > GPUS_OF_A_HOST && own > NETWORK_BYTES ? NETWORK_BYTES : own;
-        const double seconds = seconds_of(trainer, &plan, &rates, &whole, size, link);
+        const double seconds = seconds_of(training, &plan, &rates, &whole, size, link);
         const double rate = (double)plan.tokens / seconds;
         first = first > 0 ? first : rate;
         fprintf(out, "  %4d %10.4g %10.0f %6.0f %11.0f %10.0f\n", size, seconds, rate, 100 * rate / (first * size),
                 hs_mebibytes((double)plan.device_bytes),
-                hs_mebibytes(sent(&whole, trainer->config->distributed.zero, size, (double)plan.micro_batches)));
+                hs_mebibytes(sent(&whole, training->config->distributed.zero, size, (double)plan.micro_batches)));
     }
     return HS_OK;
 }

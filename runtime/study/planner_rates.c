@@ -60,9 +60,9 @@ HsStatus hs_card_find(const char *name, const HsCard **card)
     return status;
 }
 
-static HsDeviceRates card_rates(const HsTrainer *trainer, const HsCard *card, const HsPrecision *precision)
+static HsDeviceRates card_rates(const HsTraining *training, const HsCard *card, const HsPrecision *precision)
 {
-    HsDeviceRates rates = hs_nominal_rates(&trainer->engine.device); /* what starting an operation costs */
+    HsDeviceRates rates = hs_nominal_rates(&training->engine.device); /* what starting an operation costs */
     rates.bytes = 1e9 * card->gigabytes_per_second;
     rates.flops = 1e12 * (hs_dtype_bytes(precision->weight) < 4   ? card->half_teraflops
                           : hs_policy_is_tf32(precision->forward) ? card->tf32_teraflops
@@ -70,19 +70,19 @@ static HsDeviceRates card_rates(const HsTrainer *trainer, const HsCard *card, co
     return rates;
 }
 
-HsDeviceRates hs_planner_rates(const HsTrainer *trainer, const HsPlannerOptions *options, const HsPrecision *precision,
-                               size_t probe_bytes)
+HsDeviceRates hs_planner_rates(const HsTraining *training, const HsPlannerOptions *options,
+                               const HsPrecision *precision, size_t probe_bytes)
 {
-    const HsContext *context = &trainer->engine.context;
+    const HsContext *context = &training->engine.context;
     const HsBackend *backend = context->backend;
     HsDeviceRates rates = { 0 };
     if (options->card)
-        return card_rates(trainer, options->card, precision);
-    for (int probe = 0; probe < PROBES && backend->peak_flops && !trainer->engine.emulated; probe++)
+        return card_rates(training, options->card, precision);
+    for (int probe = 0; probe < PROBES && backend->peak_flops && !training->engine.emulated; probe++)
         rates.flops = fmax(rates.flops, backend->peak_flops(context, precision->weight, precision->forward));
     /* Over no more memory than the run's own parameters: a small model's may lie in a cache, and a plan takes less than
      * what it plans. */
-    if (backend->peak_bytes && !trainer->engine.emulated)
+    if (backend->peak_bytes && !training->engine.emulated)
         rates.bytes = backend->peak_bytes(context, probe_bytes);
     return rates;
 }

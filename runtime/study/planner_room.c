@@ -23,18 +23,18 @@ static void set_length(HsConfig *config, int64_t value)
 
 const HsGrowth hs_planner_rows = { set_rows }, hs_planner_length = { set_length };
 
-static HsStatus bytes_of(const HsTrainer *trainer, const HsGrowth *growth, const HsConfig *base, int64_t value,
+static HsStatus bytes_of(const HsTraining *training, const HsGrowth *growth, const HsConfig *base, int64_t value,
                          size_t *bytes)
 {
     HsConfig config = *base;
     HsMemoryPlan plan;
     growth->set(&config, value);
-    HS_TRY(hs_trainer_plan(trainer, &config, &plan));
+    HS_TRY(hs_training_plan(training, &config, &plan));
     *bytes = plan.device_bytes;
     return HS_OK;
 }
 
-HsStatus hs_planner_find_most(const HsTrainer *trainer, const HsGrowth *growth, const HsConfig *config, int64_t from,
+HsStatus hs_planner_find_most(const HsTraining *training, const HsGrowth *growth, const HsConfig *config, int64_t from,
                               size_t from_bytes, size_t limit, int64_t bound, int64_t *most)
 {
     enum { GUESSES = 8 };
@@ -48,7 +48,7 @@ HsStatus hs_planner_find_most(const HsTrainer *trainer, const HsGrowth *growth, 
             guess = wanted <= (double)low ? low + 1 : wanted >= (double)high ? high - 1 : (int64_t)wanted;
         }
         size_t bytes;
-        HS_TRY(bytes_of(trainer, growth, config, guess, &bytes));
+        HS_TRY(bytes_of(training, growth, config, guess, &bytes));
         *(bytes <= limit ? &low : &high) = guess;
         slope = ((double)bytes - bytes_at) / (double)(guess - at);
         at = guess;

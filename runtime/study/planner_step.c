@@ -2,7 +2,7 @@
  *
  * trainer plan --card NAME --step: an optimizer step on a GPU that is not here, launch by launch.
  *
- * Which launches a step has is not modelled but walked: a trainer on paper (hs_trainer_draft) runs its step with the GPU
+ * Which launches a step has is not modelled but walked: a training on paper (hs_training_draft) runs its step with the GPU
  * kernels' own host code, laid out for that card, on a device that only counts.  Every launch is seen and turned away.
  *
  * How long they take is a model, in this order:
@@ -175,13 +175,13 @@ static HsStatus see_fill(HsDevice *device, HsStream *stream, void *pointer, size
 }
 
 /* What works on data on the way cannot be walked without any. */
-static HsStatus check_walk(const HsTrainer *trainer)
+static HsStatus check_walk(const HsTraining *training)
 {
-    const HsBackendPart *part = trainer->engine.part;
-    const HsConfig *config = trainer->config;
+    const HsBackendPart *part = training->engine.part;
+    const HsConfig *config = training->config;
     if (!part || !part->observe_launches)
         return hs_fail(HS_ECONFIG, "--step walks the launches of a GPU that is not here: say device: cuda or auto");
-    if (hs_trainer_offload_level(trainer) != HS_OFFLOAD_NONE)
+    if (hs_training_offload_level(training) != HS_OFFLOAD_NONE)
         return hs_fail(HS_ECONFIG,
                        "--step: with memory.offload: %s the host updates in the middle of a step, which is "
                        "not walked; trainer plan without --step says what it costs",
@@ -191,13 +191,13 @@ static HsStatus check_walk(const HsTrainer *trainer)
     return HS_OK;
 }
 
-static HsStatus walk_step(const HsTrainer *trainer, StepWalk *walk, HsMemoryPlan *plan)
+static HsStatus walk_step(const HsTraining *training, StepWalk *walk, HsMemoryPlan *plan)
 {
-    HsTrainer draft;
-    const HsBackendPart *part = trainer->engine.part;
-    HS_TRY(check_walk(trainer));
-    HS_TRY(hs_trainer_draft(trainer, trainer->config, &draft));
-    hs_trainer_measure_plan(&draft, plan);
+    HsTraining draft;
+    const HsBackendPart *part = training->engine.part;
+    HS_TRY(check_walk(training));
+    HS_TRY(hs_training_draft(training, training->config, &draft));
+    hs_training_measure_plan(&draft, plan);
     HsEngine *engine = &draft.engine;
     engine->device.copy = see_copy;
     engine->device.fill_zero = see_fill;
@@ -205,10 +205,10 @@ static HsStatus walk_step(const HsTrainer *trainer, StepWalk *walk, HsMemoryPlan
     engine->context.observer = &walk->observer;
     walking = walk;
     part->observe_launches(see_launch);
-    const HsStatus status = hs_trainer_walk_step(&draft);
+    const HsStatus status = hs_training_walk_step(&draft);
     part->observe_launches(NULL);
     walking = NULL;
-    hs_trainer_release(&draft);
+    hs_training_release(&draft);
     return status;
 }
 
@@ -266,14 +266,14 @@ static void print_tables(StepWalk *walk, FILE *out)
     print_line(out, "**step**", "", &whole, whole.seconds);
 }
 
-static void print_total(const StepWalk *walk, const HsTrainer *trainer, const HsMemoryPlan *plan, FILE *out)
+static void print_total(const StepWalk *walk, const HsTraining *training, const HsMemoryPlan *plan, FILE *out)
 {
     const StepRow whole = sum_rows(walk, -1);
     const double peak = 1e12 * walk->card->half_teraflops, tokens = (double)plan->tokens;
     const double host = (double)whole.launches * HOST_LAUNCH_S;
-    const bool halves = hs_dtype_bytes(trainer->precision.weight) < 4;
+    const bool halves = hs_dtype_bytes(training->precision.weight) < 4;
     fprintf(out, "\n%s: %s, %" PRId64 " tokens a step in %" PRId64 " of %" PRId64 " sequences: %" PRId64 " launches, ",
-            walk->card->name, trainer->precision.name, plan->tokens, plan->micro_batches, plan->micro_batch,
+            walk->card->name, training->precision.name, plan->tokens, plan->micro_batches, plan->micro_batch,
             whole.launches);
     fprintf(out, "%.2f GB, %.3f ms, **%.0f tokens/s**", 1e-9 * whole.bytes, 1e3 * whole.seconds,
             tokens / whole.seconds);
@@ -290,15 +290,15 @@ static void print_total(const StepWalk *walk, const HsTrainer *trainer, const Hs
                 1e3 * hs_memory_plan_offload_seconds(plan));
 }
 
-HsStatus hs_planner_print_step(const HsTrainer *trainer, const HsPlannerOptions *options, FILE *out)
+HsStatus hs_planner_print_step(const HsTraining *training, const HsPlannerOptions *options, FILE *out)
 {
     StepWalk walk = { .observer = { begin, end }, .card = options->card, .list = options->launches ? out : NULL };
     HsMemoryPlan plan;
     if (options->launches)
         fprintf(out, "launch kernel                              blocks x threads  shared  layer\n");
-    HS_TRY(walk_step(trainer, &walk, &plan));
+    HS_TRY(walk_step(training, &walk, &plan));
     if (!options->launches)
         print_tables(&walk, out);
-    print_total(&walk, trainer, &plan, out);
+    print_total(&walk, training, &plan, out);
     return HS_OK;
 }

@@ -42,35 +42,35 @@ static HsConfig scaled(const HsConfig *config, int64_t layers)
     return changed;
 }
 
-static HsStatus trains(const HsTrainer *trainer, int64_t layers, size_t limit, bool *does)
+static HsStatus trains(const HsTraining *training, int64_t layers, size_t limit, bool *does)
 {
     const HsFit least = { 1, "block", 1, true, "none" };
-    const HsConfig model = scaled(trainer->config, layers);
+    const HsConfig model = scaled(training->config, layers);
     HsConfig config;
     HsMemoryPlan plan;
     hs_fit_apply(&model, &least, &config);
-    HS_TRY(hs_trainer_plan(trainer, &config, &plan));
+    HS_TRY(hs_training_plan(training, &config, &plan));
     *does = plan.device_bytes <= limit;
     return HS_OK;
 }
 
 /* 0: not even one layer. */
-static HsStatus find_layers(const HsTrainer *trainer, size_t limit, int64_t *layers)
+static HsStatus find_layers(const HsTraining *training, size_t limit, int64_t *layers)
 {
     int64_t low = 0, high = MOST_LAYERS + 1;
     while (high - low > 1) {
         const int64_t middle = low + (high - low) / 2;
         bool does;
-        HS_TRY(trains(trainer, middle, limit, &does));
+        HS_TRY(trains(training, middle, limit, &does));
         *(does ? &low : &high) = middle;
     }
     *layers = low;
     return HS_OK;
 }
 
-static HsStatus print_row(const HsTrainer *trainer, const HsDeviceSize *size, FILE *out)
+static HsStatus print_row(const HsTraining *training, const HsDeviceSize *size, FILE *out)
 {
-    HsTrainer sized = *trainer; /* borrows everything; never destroyed */
+    HsTraining sized = *training; /* borrows everything; never destroyed */
     HsConfig config;
     HsFit fit;
     HsMemoryPlan plan;
@@ -78,12 +78,12 @@ static HsStatus print_row(const HsTrainer *trainer, const HsDeviceSize *size, FI
     bool found = false;
     sized.engine.device.memory_bytes = (size_t)size->gigabytes << 30;
     sized.engine.context.device = &sized.engine.device;
-    const size_t limit = hs_trainer_memory_limit(&sized);
+    const size_t limit = hs_training_memory_limit(&sized);
     HS_TRY(find_layers(&sized, limit, &layers));
     if (layers > 0) {
-        config = scaled(trainer->config, layers);
+        config = scaled(training->config, layers);
         sized.config = &config;
-        HS_TRY(hs_trainer_search(&sized, limit, &fit, &plan, &found));
+        HS_TRY(hs_training_search(&sized, limit, &fit, &plan, &found));
     }
     if (!found) {
         fprintf(out, "| %d GB | none | | | | | | |\n", size->gigabytes);
@@ -93,25 +93,25 @@ static HsStatus print_row(const HsTrainer *trainer, const HsDeviceSize *size, FI
             "| %d GB | %.0f M | %" PRId64 " x %" PRId64 " | %" PRId64 " of %" PRId64 " | %s%s | %s | %.0f | %.0f |\n",
             size->gigabytes, 1e-6 * (double)plan.parameters, config.model.layers, config.model.width, fit.micro_batch,
             config.training.batch_size, fit.recompute, fit.recompute_every > 1 ? ", every 2nd" : "",
-            fit.narrow_gradients ? hs_dtype_name(trainer->precision.weight) : "f32",
+            fit.narrow_gradients ? hs_dtype_name(training->precision.weight) : "f32",
             (double)plan.device_bytes / (1024.0 * 1024.0), (double)limit / (1024.0 * 1024.0));
     return HS_OK;
 }
 
-HsStatus hs_planner_print_table(const HsTrainer *trainer, const HsPlannerOptions *options, FILE *out)
+HsStatus hs_planner_print_table(const HsTraining *training, const HsPlannerOptions *options, FILE *out)
 {
-    const HsConfig *config = trainer->config;
+    const HsConfig *config = training->config;
     fprintf(out,
             "device: %s\nprecision: %s\nfamily: %s, width %" PRId64 " for every %" PRId64 " layers, length %" PRId64
             ", %" PRId64 " sequences a step, target_gpu_util %g\n\n",
-            trainer->engine.why, trainer->precision_why, config->model.family, config->model.width,
-            config->model.layers, config->training.max_length, trainer->rows_per_step,
+            training->engine.why, training->precision_why, config->model.family, config->model.width,
+            config->model.layers, config->training.max_length, training->rows_per_step,
             config->training.target_gpu_util);
     fprintf(out,
             "| memory | parameters | layers x width | micro-batch | recompute | gradients | MiB planned | MiB allowed "
             "|\n|---|---|---|---|---|---|---|---|\n");
     for (int i = 0; i < SIZES; i++)
         if (sizes[i].devices == 1) /* of several each holds the whole */
-            HS_TRY(print_row(trainer, &sizes[i], out));
-    return hs_planner_print_fits(trainer, options, sizes, SIZES, out);
+            HS_TRY(print_row(training, &sizes[i], out));
+    return hs_planner_print_fits(training, options, sizes, SIZES, out);
 }

@@ -19,7 +19,7 @@
 
 #include "kernels/base/clock.h"
 #include "kernels/base/stop_signals.h"
-#include "runtime/train/trainer.h"
+#include "runtime/train/signals.h"
 
 enum { PATH_BYTES = 4096, NOT_STARTED = 127, POLL_NS = 5000000, TAIL_BYTES = 16384 };
 
@@ -130,10 +130,10 @@ HsStatus hs_pool_run(HsPoolJob *jobs, int count, int at_once, HsPoolDone done, v
     Pool pool = { .jobs = jobs, .count = count };
     char first[HS_POOL_REASON_BYTES] = ""; /* the first failure's message; others follow */
     HsStatus result = find_program(pool.program);
-    while (pool.running > 0 || (pool.next < pool.count && result == HS_OK && !hs_trainer_stop_asked())) {
+    while (pool.running > 0 || (pool.next < pool.count && result == HS_OK && !hs_run_stop_asked())) {
         HsStatus status = HS_OK;
         bool some = false;
-        while (result == HS_OK && status == HS_OK && !hs_trainer_stop_asked() && pool.next < pool.count &&
+        while (result == HS_OK && status == HS_OK && !hs_run_stop_asked() && pool.next < pool.count &&
                pool.running < at_once)
             status = start(&pool, &jobs[pool.next++]);
         if (status == HS_OK)
@@ -142,17 +142,17 @@ HsStatus hs_pool_run(HsPoolJob *jobs, int count, int at_once, HsPoolDone done, v
             result = status;
             snprintf(first, sizeof first, "%s", hs_error_message());
         }
-        if (hs_trainer_stop_asked() || result != HS_OK)
-            tell_to_stop(&pool, hs_trainer_stop_asked() ? hs_trainer_stop_signal() : SIGTERM);
+        if (hs_run_stop_asked() || result != HS_OK)
+            tell_to_stop(&pool, hs_run_stop_asked() ? hs_run_stop_signal() : SIGTERM);
         if (!some)
             nanosleep(&(struct timespec){ .tv_nsec = POLL_NS }, NULL);
     }
     if (result != HS_OK)
         return first[0] ? hs_fail(result, "%s", first) : result;
-    if (hs_trainer_stop_asked())
+    if (hs_run_stop_asked())
         return hs_fail(HS_EINTERRUPTED,
                        "stopped by %s; the runs under way are saved: the same command goes on from here",
-                       hs_trainer_stop_name());
+                       hs_run_stop_name());
     return HS_OK;
 }
 

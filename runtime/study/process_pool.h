@@ -30,7 +30,7 @@ typedef HsStatus (*HsPoolDone)(void *user, int job);
 
 /* Starts jobs in their order, at most `at_once` at a time, and waits for all.
  * errors: of `done`; HS_EIO for a log that cannot be opened; HS_ENOMEM for a process that cannot be started;
- * HS_EINTERRUPTED when hs_trainer_stop_asked said so: then every child was asked to save, too, and has ended. */
+ * HS_EINTERRUPTED when hs_run_stop_asked said so: then every child was asked to save, too, and has ended. */
 HsStatus hs_pool_run(HsPoolJob *jobs, int count, int at_once, HsPoolDone done, void *user);
 
 /* Why a job failed: its last line of an error, else how it ended. */

@@ -7,7 +7,7 @@
  */
 #include "kernels/base/log.h"
 #include "runtime/model/layers/adapter.h"
-#include "runtime/train/trainer.h"
+#include "runtime/train/run.h"
 
 enum { ALIGNMENT = 256 };
 
@@ -38,30 +38,30 @@ static HsStatus merge_node(HsModel *model, const HsNode *node, HsContext *contex
     return HS_OK;
 }
 
-static HsStatus merge(HsTrainer *trainer, HsContext *context)
+static HsStatus merge(HsTraining *training, HsContext *context)
 {
-    HsModel *model = &trainer->model;
+    HsModel *model = &training->model;
     for (int n = 0; n < model->node_count; n++)
         if (model->nodes[n].attributes.adapter.rank > 0)
             HS_TRY(merge_node(model, &model->nodes[n], context));
     return HS_OK;
 }
 
-HsStatus hs_trainer_dry_renew(HsTrainer *trainer, HsContext *dry)
+HsStatus hs_training_dry_renew(HsTraining *training, HsContext *dry)
 {
-    return hs_continual_new_adapters(&trainer->continual_config) ? merge(trainer, dry) : HS_OK;
+    return hs_continual_new_adapters(&training->continual_config) ? merge(training, dry) : HS_OK;
 }
 
-HsStatus hs_trainer_renew_adapters(HsTrainer *trainer, int task)
+HsStatus hs_training_renew_adapters(HsTraining *training, int task)
 {
-    HsContext *context = &trainer->engine.context;
-    if (task == 0 || !hs_continual_new_adapters(&trainer->continual_config))
+    HsContext *context = &training->engine.context;
+    if (task == 0 || !hs_continual_new_adapters(&training->continual_config))
         return HS_OK;
-    const uint64_t seed = (uint64_t)trainer->config->training.seed + 0x9e3779b97f4a7c15u * (uint64_t)task;
-    if (hs_continual_retains(&trainer->continual_config, task - 1))
-        HS_TRY(merge(trainer, context));
+    const uint64_t seed = (uint64_t)training->config->training.seed + 0x9e3779b97f4a7c15u * (uint64_t)task;
+    if (hs_continual_retains(&training->continual_config, task - 1))
+        HS_TRY(merge(training, context));
     else
-        hs_info("task %s is not to be retained: its adapter is dropped", trainer->config->tasks[task - 1].name);
-    HS_TRY(hs_model_initialize_adapters(&trainer->model, context, seed, trainer->spans, trainer->span_count));
-    return hs_model_pack(&trainer->model, context);
+        hs_info("task %s is not to be retained: its adapter is dropped", training->config->tasks[task - 1].name);
+    HS_TRY(hs_model_initialize_adapters(&training->model, context, seed, training->spans, training->span_count));
+    return hs_model_pack(&training->model, context);
 }

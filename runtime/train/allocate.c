@@ -12,7 +12,7 @@
 
 #include "runtime/config/continual.h"
 #include "runtime/train/fisher.h"
-#include "runtime/train/trainer.h"
+#include "runtime/train/run.h"
 
 static HsScalerKind scaler_kind(const HsConfig *config, const HsPrecision *precision)
 {
@@ -50,65 +50,67 @@ static HsStatus optimizer_config(const HsConfig *config, const HsPrecision *prec
 /* What is not updated element by element is one process's. */
 static bool stays_whole(const HsSpan *span, const void *user)
 {
-    const HsTrainer *trainer = user;
-    return (hs_continual_whole_matrices(&trainer->continual_config) && span->uses != 0) ||
-           hs_optimizer_kind_of(&trainer->optimizer.config, span) == HS_OPTIMIZER_MUON;
+    const HsTraining *training = user;
+    return (hs_continual_whole_matrices(&training->continual_config) && span->uses != 0) ||
+           hs_optimizer_kind_of(&training->optimizer.config, span) == HS_OPTIMIZER_MUON;
 }
 
 /* Every trainable parameter with its group, then those whose states are this process's. */
-static HsStatus divide_states(HsTrainer *trainer, const HsOptimizerConfig *rules)
+static HsStatus divide_states(HsTraining *training, const HsOptimizerConfig *rules)
 {
-    const HsStrategy *matrices = hs_continual_whole_matrices(&trainer->continual_config);
-    const bool shared = trainer->config->distributed.zero > 0;
+    HsExchange *exchange = &training->exchange;
+    const HsStrategy *matrices = hs_continual_whole_matrices(&training->continual_config);
+    const bool shared = training->config->distributed.zero > 0;
     if (shared && matrices)
         return hs_fail(HS_ECONFIG,
                        "distributed.zero: %lld divides parameters among processes, and strategy %s works on whole "
                        "matrices: set zero to 0%s%s",
-                       (long long)trainer->config->distributed.zero, matrices->name,
+                       (long long)training->config->distributed.zero, matrices->name,
                        matrices->by_element ? ", or " : "", matrices->by_element ? matrices->by_element : "");
-    HsSpan *whole = calloc((size_t)trainer->model.param_count + 1, sizeof *whole);
+    HsSpan *whole = calloc((size_t)training->model.param_count + 1, sizeof *whole);
     if (!whole)
-        return hs_fail(HS_ENOMEM, "no memory for %d parameter spans", trainer->model.param_count);
-    const int count = hs_model_spans(&trainer->model, whole);
-    trainer->shards.whole = whole;
-    trainer->shards.whole_count = count;
-    trainer->optimizer.config = *rules;
-    HS_TRY(hs_trainer_mark_excluded(trainer, whole, count));
-    HS_TRY(hs_trainer_join_groups(trainer));
-    HS_TRY(hs_shards_create(whole, count, trainer->ranks.count > 1, stays_whole, trainer, shared, trainer->engine.comm,
-                            &trainer->shards));
-    trainer->share = hs_shards_share(&trainer->shards, trainer->engine.comm);
-    trainer->share.on_host = hs_trainer_offload_level(trainer) != HS_OFFLOAD_NONE;
-    trainer->spans = trainer->share.all + trainer->share.first;
-    trainer->span_count = trainer->share.count;
-    trainer->shards.streams = hs_trainer_streams_weights(trainer);
-    return hs_trainer_create_exchange(trainer);
+        return hs_fail(HS_ENOMEM, "no memory for %d parameter spans", training->model.param_count);
+    const int count = hs_model_spans(&training->model, whole);
+    exchange->shards.whole = whole;
+    exchange->shards.whole_count = count;
+    training->optimizer.config = *rules;
+    HS_TRY(hs_training_mark_excluded(training, whole, count));
+    HS_TRY(hs_training_join_groups(training));
+    HS_TRY(hs_shards_create(whole, count, exchange->ranks.count > 1, stays_whole, training, shared,
+                            training->engine.comm, &exchange->shards));
+    exchange->share = hs_shards_share(&exchange->shards, training->engine.comm);
+    exchange->share.on_host = hs_training_offload_level(training) != HS_OFFLOAD_NONE;
+    training->spans = exchange->share.all + exchange->share.first;
+    training->span_count = exchange->share.count;
+    exchange->shards.streams = hs_training_streams_weights(training);
+    return hs_training_create_exchange(training);
 }
 
 /* Masters and states of whole parameters, for checkpoints. */
-static void view_states(HsTrainer *trainer)
+static void view_states(HsTraining *training)
 {
-    for (int w = 0, s = 0; w < trainer->shards.whole_count; w++) {
-        HsSpan *whole = &trainer->shards.whole[w];
-        while (s < trainer->span_count && trainer->spans[s].parameter < whole->parameter)
+    HsExchange *exchange = &training->exchange;
+    for (int w = 0, s = 0; w < exchange->shards.whole_count; w++) {
+        HsSpan *whole = &exchange->shards.whole[w];
+        while (s < training->span_count && training->spans[s].parameter < whole->parameter)
             s++;
-        const bool own = s < trainer->span_count && trainer->spans[s].parameter == whole->parameter;
-        hs_optimizer_view(&trainer->optimizer, own ? &trainer->spans[s] : NULL, trainer->precision.master, whole);
-        if (hs_trainer_streams_weights(trainer))
-            whole->weight.data = own ? trainer->spans[s].weight.data : NULL;
-        whole->share = hs_shards_share_of(&trainer->shards, w, 1);
+        const bool own = s < training->span_count && training->spans[s].parameter == whole->parameter;
+        hs_optimizer_view(&training->optimizer, own ? &training->spans[s] : NULL, training->precision.master, whole);
+        if (hs_training_streams_weights(training))
+            whole->weight.data = own ? training->spans[s].weight.data : NULL;
+        whole->share = hs_shards_share_of(&exchange->shards, w, 1);
     }
 }
 
-static HsStatus create_optimizer(HsTrainer *trainer)
+static HsStatus create_optimizer(HsTraining *training)
 {
-    const HsConfig *config = trainer->config;
+    const HsConfig *config = training->config;
     HsOptimizerConfig rules;
-    HS_TRY(optimizer_config(config, &trainer->precision, &rules));
+    HS_TRY(optimizer_config(config, &training->precision, &rules));
     HsSchedule schedule; /* a placeholder: each task sets its own */
     HS_TRY(hs_schedule_init(&schedule, "constant", config->training.learning_rate, 0, 0, 0, 0));
     HsScalerConfig scaler = {
-        .kind = scaler_kind(config, &trainer->precision),
+        .kind = scaler_kind(config, &training->precision),
         .init_scale = config->precision.init_scale,
         .growth_factor = config->precision.growth_factor,
         .backoff_factor = config->precision.backoff_factor,
@@ -117,154 +119,157 @@ static HsStatus create_optimizer(HsTrainer *trainer)
         .growth_interval = config->precision.growth_interval,
         .hysteresis = config->precision.hysteresis,
     };
-    hs_trainer_choose_offload(trainer, &rules);
-    HS_TRY(divide_states(trainer, &rules));
-    rules.share = &trainer->share;
-    HS_TRY(hs_optimizer_init(&trainer->optimizer, &trainer->engine.device, &rules, &schedule, &scaler,
-                             trainer->span_count));
-    trainer->has_optimizer = true;
-    HS_TRY(hs_optimizer_commit(&trainer->optimizer, trainer->spans, trainer->span_count, trainer->precision.master));
-    view_states(trainer);
+    hs_training_choose_offload(training, &rules);
+    HS_TRY(divide_states(training, &rules));
+    rules.share = &training->exchange.share;
+    HS_TRY(hs_optimizer_init(&training->optimizer, &training->engine.device, &rules, &schedule, &scaler,
+                             training->span_count));
+    training->has_optimizer = true;
+    HS_TRY(
+        hs_optimizer_commit(&training->optimizer, training->spans, training->span_count, training->precision.master));
+    view_states(training);
     return HS_OK;
 }
 
 /* Where gradients of a virtual rank wait for those of others. */
-static HsStatus create_sums(HsTrainer *trainer)
+static HsStatus create_sums(HsTraining *training)
 {
-    const bool passing = hs_trainer_passes_gradients(trainer);
-    const HsSpan *spans = passing ? trainer->spans : trainer->shards.whole;
-    const int count = passing ? trainer->span_count : trainer->shards.whole_count;
+    HsExchange *exchange = &training->exchange;
+    const bool passing = hs_training_passes_gradients(training);
+    const HsSpan *spans = passing ? training->spans : exchange->shards.whole;
+    const int count = passing ? training->span_count : exchange->shards.whole_count;
     HsTensor *gradients = calloc((size_t)count + 1, sizeof *gradients);
     if (!gradients)
         return hs_fail(HS_ENOMEM, "no memory to list %d gradients", count);
     for (int i = 0; i < count; i++)
         gradients[i] = spans[i].gradient;
-    const bool on_host = hs_trainer_offload_level(trainer) >= HS_OFFLOAD_GRADIENTS;
-    const HsStatus status = hs_partial_sums_init(&trainer->sums, &trainer->engine.device, HS_MEMORY_GRADIENTS, on_host,
-                                                 gradients, count, trainer->ranks.own);
+    const bool on_host = hs_training_offload_level(training) >= HS_OFFLOAD_GRADIENTS;
+    const HsStatus status = hs_partial_sums_init(&exchange->sums, &training->engine.device, HS_MEMORY_GRADIENTS,
+                                                 on_host, gradients, count, exchange->ranks.own);
     free(gradients);
     return status;
 }
 
 /* Scratch of what runs outside the programs, which bring their own: statistics, updates, strategies. */
-static HsStatus create_workspace(HsTrainer *trainer)
+static HsStatus create_workspace(HsTraining *training)
 {
-    HsContext *context = &trainer->engine.context, dry = *context;
+    HsContext *context = &training->engine.context, dry = *context;
     dry.dry_run = true;
     dry.workspace_needed = 0;
-    HS_TRY(hs_optimizer_update(&trainer->optimizer, &dry, trainer->spans, trainer->span_count));
-    HS_TRY(hs_continual_dry_run(trainer->continual, &dry));
-    HS_TRY(hs_partial_sums_dry_run(&trainer->sums, &dry));
-    HS_TRY(hs_trainer_dry_renew(trainer, &dry));
-    hs_arena_init(&trainer->workspace, context->device, HS_MEMORY_WORKSPACE);
+    HS_TRY(hs_optimizer_update(&training->optimizer, &dry, training->spans, training->span_count));
+    HS_TRY(hs_continual_dry_run(training->continual, &dry));
+    HS_TRY(hs_partial_sums_dry_run(&training->exchange.sums, &dry));
+    HS_TRY(hs_training_dry_renew(training, &dry));
+    hs_arena_init(&training->workspace, context->device, HS_MEMORY_WORKSPACE);
     if (dry.workspace_needed == 0)
         return HS_OK;
-    hs_arena_reserve(&trainer->workspace, dry.workspace_needed);
-    HS_TRY(hs_arena_commit(&trainer->workspace));
-    context->workspace = trainer->workspace.base;
-    context->workspace_bytes = trainer->workspace.capacity;
+    hs_arena_reserve(&training->workspace, dry.workspace_needed);
+    HS_TRY(hs_arena_commit(&training->workspace));
+    context->workspace = training->workspace.base;
+    context->workspace_bytes = training->workspace.capacity;
     return HS_OK;
 }
 
-static HsStepShape step_shape(const HsTrainer *trainer)
+static HsStepShape step_shape(const HsTraining *training)
 {
     return (HsStepShape){
-        .rows = trainer->rows_per_step,
-        .reference_rows = hs_continual_replay_plan(&trainer->continual_config, trainer->rows_per_step).reference_rows,
-        .length = trainer->config->training.max_length,
-        .loss = trainer->precision.statistic,
-        .compares = hs_trainer_compares_logits(trainer),
-        .kept = trainer->distillation.kept,
+        .rows = training->rows_per_step,
+        .reference_rows = hs_continual_replay_plan(&training->continual_config, training->rows_per_step).reference_rows,
+        .length = training->config->training.max_length,
+        .loss = training->precision.statistic,
+        .compares = hs_training_compares_logits(training),
+        .kept = training->teaching.distillation.kept,
     };
 }
 
 /* Evaluation runs between steps, in the memory of the training program. */
-static HsStatus create_plans(HsTrainer *trainer, int64_t micro_batch)
+static HsStatus create_plans(HsTraining *training, int64_t micro_batch)
 {
-    const HsConfig *config = trainer->config;
-    HsContext *context = &trainer->engine.context;
+    const HsConfig *config = training->config;
+    HsContext *context = &training->engine.context;
     HsRecompute policy;
     HS_TRY(hs_recompute_find(config->memory.recompute, &policy));
-    HS_TRY(hs_program_create(&trainer->model, context, micro_batch, config->training.max_length, true, policy,
-                             config->memory.recompute_every, &trainer->train_program));
-    trainer->has_train_plan = true;
-    HS_TRY(hs_program_create(&trainer->model, context, micro_batch, config->training.max_length, false,
-                             HS_RECOMPUTE_NONE, 1, &trainer->evaluation_program));
-    trainer->has_evaluation_plan = true;
-    hs_program_make_room(&trainer->train_program, &trainer->evaluation_program);
-    HS_TRY(hs_program_commit(&trainer->train_program, context));
-    HS_TRY(hs_program_commit_in(&trainer->evaluation_program, context, &trainer->train_program));
-    return hs_trainer_plan_teacher(trainer);
+    HS_TRY(hs_program_create(&training->model, context, micro_batch, config->training.max_length, true, policy,
+                             config->memory.recompute_every, &training->train_program));
+    training->has_train_plan = true;
+    HS_TRY(hs_program_create(&training->model, context, micro_batch, config->training.max_length, false,
+                             HS_RECOMPUTE_NONE, 1, &training->evaluation_program));
+    training->has_evaluation_plan = true;
+    hs_program_make_room(&training->train_program, &training->evaluation_program);
+    HS_TRY(hs_program_commit(&training->train_program, context));
+    HS_TRY(hs_program_commit_in(&training->evaluation_program, context, &training->train_program));
+    return hs_training_plan_teacher(training);
 }
 
-static void destroy_plans(HsTrainer *trainer)
+static void destroy_plans(HsTraining *training)
 {
-    hs_trainer_unplan_teacher(trainer);
-    if (trainer->has_evaluation_plan)
-        hs_program_destroy(&trainer->evaluation_program);
-    if (trainer->has_train_plan)
-        hs_program_destroy(&trainer->train_program);
-    trainer->has_train_plan = trainer->has_evaluation_plan = false;
+    hs_training_unplan_teacher(training);
+    if (training->has_evaluation_plan)
+        hs_program_destroy(&training->evaluation_program);
+    if (training->has_train_plan)
+        hs_program_destroy(&training->train_program);
+    training->has_train_plan = training->has_evaluation_plan = false;
 }
 
 /* The Fisher's statistics are there only while it is measured. */
-static HsStatus try_fisher(HsTrainer *trainer)
+static HsStatus try_fisher(HsTraining *training)
 {
-    HsDevice *device = &trainer->engine.device;
-    HsFisher fisher = { .program = &trainer->train_program,
-                        .context = &trainer->engine.context,
-                        .spans = trainer->share.all,
-                        .span_count = trainer->share.all_count,
-                        .factors = hs_continual_factors(trainer->continual) };
+    HsExchange *exchange = &training->exchange;
+    HsDevice *device = &training->engine.device;
+    HsFisher fisher = { .program = &training->train_program,
+                        .context = &training->engine.context,
+                        .spans = exchange->share.all,
+                        .span_count = exchange->share.all_count,
+                        .factors = hs_continual_factors(training->continual) };
     size_t bytes;
     void *block;
     HsPartialSums partial = { 0 };
-    if (!trainer->engine.context.dry_run || !hs_continual_needs_fisher(&trainer->continual_config))
+    if (!training->engine.context.dry_run || !hs_continual_needs_fisher(&training->continual_config))
         return HS_OK;
-    HsTensor *sums = calloc((size_t)trainer->share.all_count * HS_FISHER_SUMS, sizeof *sums);
+    HsTensor *sums = calloc((size_t)exchange->share.all_count * HS_FISHER_SUMS, sizeof *sums);
     if (!sums)
-        return hs_fail(HS_ENOMEM, "no memory to list %d tensors of a Fisher", trainer->share.all_count);
-    HsStatus status = hs_trainer_lend_gradients(trainer);
+        return hs_fail(HS_ENOMEM, "no memory to list %d tensors of a Fisher", exchange->share.all_count);
+    HsStatus status = hs_training_lend_gradients(training);
     if (status == HS_OK)
-        status = hs_trainer_lend_weights(trainer);
+        status = hs_training_lend_weights(training);
     if (status == HS_OK)
-        status = hs_continual_begin_fisher(trainer->continual);
-    const int count = status == HS_OK ? hs_continual_fisher_sums(trainer->continual, sums) : 0;
+        status = hs_continual_begin_fisher(training->continual);
+    const int count = status == HS_OK ? hs_continual_fisher_sums(training->continual, sums) : 0;
     if (status == HS_OK)
         status = hs_fisher_device_bytes(&fisher, &bytes);
     if (status == HS_OK)
-        status = hs_partial_sums_init(&partial, device, HS_MEMORY_STATISTICS, trainer->share.on_host, sums, count,
-                                      trainer->ranks.own);
+        status = hs_partial_sums_init(&partial, device, HS_MEMORY_STATISTICS, exchange->share.on_host, sums, count,
+                                      exchange->ranks.own);
     if (status == HS_OK)
         status = hs_memory_alloc(device, HS_MEMORY_STATISTICS, bytes, &block);
     if (status == HS_OK)
         hs_memory_release(device, HS_MEMORY_STATISTICS, bytes, block);
     hs_partial_sums_deinit(&partial);
-    hs_continual_end_fisher(trainer->continual);
-    hs_trainer_take_back_weights(trainer);
-    hs_trainer_take_back_gradients(trainer);
+    hs_continual_end_fisher(training->continual);
+    hs_training_take_back_weights(training);
+    hs_training_take_back_gradients(training);
     free(sums);
     return status;
 }
 
 /* Whole weights are there only while a text is written, or a teacher takes them. */
-static HsStatus try_whole_weights(HsTrainer *trainer)
+static HsStatus try_whole_weights(HsTraining *training)
 {
-    const bool later = trainer->has_teacher || hs_continual_writes_rehearsal(&trainer->continual_config);
-    if (!trainer->engine.context.dry_run ||
-        (hs_trainer_samples_wanted(trainer) == 0 && (!later || trainer->config->task_count < 2)))
+    const bool later = training->teaching.has_teacher || hs_continual_writes_rehearsal(&training->continual_config);
+    if (!training->engine.context.dry_run ||
+        (hs_training_samples_wanted(training) == 0 && (!later || training->config->task_count < 2)))
         return HS_OK;
-    HS_TRY(hs_trainer_lend_weights(trainer));
-    hs_trainer_take_back_weights(trainer);
+    HS_TRY(hs_training_lend_weights(training));
+    hs_training_take_back_weights(training);
     return HS_OK;
 }
 
 /* Weights are cast whole. */
-static HsStatus check_codes(const HsTrainer *trainer)
+static HsStatus check_codes(const HsTraining *training)
 {
-    if (!hs_precision_codes(&trainer->precision))
+    if (!hs_precision_codes(&training->precision))
         return HS_OK;
-    if (hs_trainer_streams_weights(trainer))
+    if (hs_training_streams_weights(training))
         return hs_fail(HS_ECONFIG, "precision.mode fp8 casts whole weights, which memory.offload: weights and "
                                    "distributed.zero: 3 never have: lower those, or set precision.mode: bf16");
     return HS_OK;
@@ -272,13 +277,13 @@ static HsStatus check_codes(const HsTrainer *trainer)
 
 /* Tokens, targets and losses are some 16 bytes a token, and a few batches are on their way; MER keeps the sequences of
  * a whole group. */
-static HsStatus check_batches(const HsTrainer *trainer)
+static HsStatus check_batches(const HsTraining *training)
 {
-    const HsConfig *config = trainer->config;
-    const HsStepShape shape = step_shape(trainer);
-    const HsReplayPlan replay = hs_continual_replay_plan(&trainer->continual_config, shape.rows);
+    const HsConfig *config = training->config;
+    const HsStepShape shape = step_shape(training);
+    const HsReplayPlan replay = hs_continual_replay_plan(&training->continual_config, shape.rows);
     const double rows = (double)hs_replay_window_rows_most(&replay) + (double)shape.reference_rows;
-    const double logits = (double)hs_continual_distillation(&trainer->continual_config).kept;
+    const double logits = (double)hs_continual_distillation(&training->continual_config).kept;
     const double bytes = (64 + 64 * logits) * rows * (double)shape.length;
     if (bytes <= (double)HS_SIZE_MOST)
         return HS_OK;
@@ -291,91 +296,92 @@ static HsStatus check_batches(const HsTrainer *trainer)
                    shape.reference_rows > 0 ? ", agem.reference_batches" : "", (long long)shape.length, bytes / 0x1p30);
 }
 
-HsStatus hs_trainer_allocate(HsTrainer *trainer)
+HsStatus hs_training_allocate(HsTraining *training)
 {
-    const HsConfig *config = trainer->config;
-    HsContext *context = &trainer->engine.context;
-    HS_TRY(check_batches(trainer));
-    HS_TRY(hs_model_create(config, &trainer->precision, trainer->vocabulary, &trainer->model));
-    trainer->has_model = true;
-    hs_trainer_choose_head_chunk(trainer, &trainer->model);
-    trainer->model.passing = hs_trainer_passes_gradients(trainer);
-    trainer->model.streams = hs_trainer_streams_weights(trainer);
-    HS_TRY(check_codes(trainer));
+    const HsConfig *config = training->config;
+    HsContext *context = &training->engine.context;
+    HS_TRY(check_batches(training));
+    HS_TRY(hs_model_create(config, &training->precision, training->vocabulary, &training->model));
+    training->has_model = true;
+    hs_training_choose_head_chunk(training, &training->model);
+    training->model.passing = hs_training_passes_gradients(training);
+    training->model.streams = hs_training_streams_weights(training);
+    HS_TRY(check_codes(training));
     /* A Fisher may have factors, which are sums over what linear layers read. */
-    trainer->model.looks_at_inputs = hs_continual_needs_fisher(&trainer->continual_config) != NULL;
-    hs_trainer_expect_logits(trainer);
-    HS_TRY(hs_model_commit(&trainer->model, context, true));
-    HS_TRY(hs_trainer_create_teacher(trainer));
-    HS_TRY(create_plans(trainer, hs_trainer_micro_batch(trainer)));
-    HS_TRY(create_optimizer(trainer));
-    HS_TRY(create_sums(trainer));
-    HS_TRY(hs_continual_create_shared(&trainer->continual_config, context, &trainer->share, &trainer->continual));
-    HS_TRY(hs_trainer_create_reservoir(trainer));
-    HS_TRY(create_workspace(trainer));
-    HS_TRY(try_fisher(trainer));
-    HS_TRY(try_whole_weights(trainer));
-    HS_TRY(hs_trainer_try_rehearsal(trainer));
-    const HsStepShape shape = step_shape(trainer);
-    return hs_step_queue_init(&trainer->queue, context, &shape);
+    training->model.looks_at_inputs = hs_continual_needs_fisher(&training->continual_config) != NULL;
+    hs_training_expect_logits(training);
+    HS_TRY(hs_model_commit(&training->model, context, true));
+    HS_TRY(hs_training_create_teacher(training));
+    HS_TRY(create_plans(training, hs_training_micro_batch(training)));
+    HS_TRY(create_optimizer(training));
+    HS_TRY(create_sums(training));
+    HS_TRY(hs_continual_create_shared(&training->continual_config, context, &training->exchange.share,
+                                      &training->continual));
+    HS_TRY(hs_training_create_reservoir(training));
+    HS_TRY(create_workspace(training));
+    HS_TRY(try_fisher(training));
+    HS_TRY(try_whole_weights(training));
+    HS_TRY(hs_training_try_rehearsal(training));
+    const HsStepShape shape = step_shape(training);
+    return hs_step_queue_init(&training->queue, context, &shape);
 }
 
-void hs_trainer_release(HsTrainer *trainer)
+void hs_training_release(HsTraining *training)
 {
-    hs_step_queue_deinit(&trainer->queue);
-    hs_continual_destroy(trainer->continual);
-    trainer->continual = NULL;
-    hs_trainer_destroy_reservoir(trainer);
-    hs_partial_sums_deinit(&trainer->sums);
-    if (trainer->has_optimizer)
-        hs_optimizer_deinit(&trainer->optimizer);
-    trainer->has_optimizer = false;
-    if (trainer->workspace.device)
-        hs_arena_deinit(&trainer->workspace);
-    destroy_plans(trainer);
-    hs_trainer_destroy_teacher(trainer);
-    if (trainer->has_model)
-        hs_model_destroy(&trainer->model);
-    trainer->has_model = false;
-    hs_trainer_destroy_exchange(trainer);
-    hs_shards_destroy(&trainer->shards);
-    trainer->spans = NULL;
+    hs_step_queue_deinit(&training->queue);
+    hs_continual_destroy(training->continual);
+    training->continual = NULL;
+    hs_training_destroy_reservoir(training);
+    hs_partial_sums_deinit(&training->exchange.sums);
+    if (training->has_optimizer)
+        hs_optimizer_deinit(&training->optimizer);
+    training->has_optimizer = false;
+    if (training->workspace.device)
+        hs_arena_deinit(&training->workspace);
+    destroy_plans(training);
+    hs_training_destroy_teacher(training);
+    if (training->has_model)
+        hs_model_destroy(&training->model);
+    training->has_model = false;
+    hs_training_destroy_exchange(training);
+    hs_shards_destroy(&training->exchange.shards);
+    training->spans = NULL;
 }
 
-HsStatus hs_trainer_set_micro_batch(HsTrainer *trainer, int64_t micro_batch)
+HsStatus hs_training_set_micro_batch(HsTraining *training, int64_t micro_batch)
 {
-    assert(trainer->queue.count == 0 && hs_config_micro_batch_most(trainer->config) % micro_batch == 0);
-    HS_TRY(trainer->engine.device.stream_sync(&trainer->engine.device, trainer->engine.context.stream));
-    hs_trainer_forget_graph(trainer);
-    destroy_plans(trainer);
-    trainer->state.micro_batch = micro_batch;
-    return create_plans(trainer, micro_batch);
+    assert(training->queue.count == 0 && hs_config_micro_batch_most(training->config) % micro_batch == 0);
+    HS_TRY(training->engine.device.stream_sync(&training->engine.device, training->engine.context.stream));
+    hs_training_forget_graph(training);
+    destroy_plans(training);
+    training->state.micro_batch = micro_batch;
+    return create_plans(training, micro_batch);
 }
 
-HsStatus hs_trainer_draft(const HsTrainer *trainer, const HsConfig *config, HsTrainer *draft)
+HsStatus hs_training_draft(const HsTraining *training, const HsConfig *config, HsTraining *draft)
 {
     memset(draft, 0, sizeof *draft);
-    /* hs_trainer_allocate changes nothing in it. */
+    /* hs_training_allocate changes nothing in it. */
     draft->config = (HsConfig *)(uintptr_t)config;
-    draft->engine = trainer->engine;
-    hs_device_counting_init(&draft->engine.device, &trainer->engine.device);
-    /* Was there before the trainer, and stays. */
+    draft->engine = training->engine;
+    hs_device_counting_init(&draft->engine.device, &training->engine.device);
+    /* Was there before, and stays. */
     hs_memory_add(&draft->engine.device.account, HS_MEMORY_COMMUNICATION,
-                  trainer->engine.device.account.current[HS_MEMORY_COMMUNICATION]);
+                  training->engine.device.account.current[HS_MEMORY_COMMUNICATION]);
     draft->engine.context.device = &draft->engine.device;
     draft->engine.context.dry_run = true;
     draft->engine.context.observer = NULL;
-    draft->vocabulary = trainer->vocabulary;
-    draft->masked = trainer->masked;
-    draft->state.micro_batch = trainer->state.micro_batch;
-    draft->on_disk = trainer->on_disk;
+    draft->vocabulary = training->vocabulary;
+    draft->masked = training->masked;
+    draft->state.micro_batch = training->state.micro_batch;
+    draft->on_disk = training->on_disk;
     HS_TRY(hs_precision_resolve(config, draft->engine.products, &draft->precision, draft->precision_why,
                                 sizeof draft->precision_why));
     HS_TRY(hs_config_continual(config, &draft->continual_config));
-    HsStatus status = hs_trainer_divide(draft);
+    HsStatus status = hs_training_divide(draft);
     if (status == HS_OK)
-        status = hs_trainer_allocate(draft);
+        status = hs_training_allocate(draft);
     if (status != HS_OK)
-        hs_trainer_release(draft);
+        hs_training_release(draft);
     return status;
 }

@@ -14,11 +14,11 @@
 #include <math.h>
 
 #include "kernels/base/log.h"
-#include "runtime/train/trainer.h"
+#include "runtime/train/run.h"
 
-void hs_trainer_judge(HsTrainer *trainer, double loss, bool *best)
+void hs_training_judge(HsTraining *training, double loss, bool *best)
 {
-    HsTrainerState *state = &trainer->state;
+    HsTrainingState *state = &training->state;
     *best = loss < state->best_validation || (isnan(state->best_validation) && !isnan(loss));
     if (*best) {
         state->best_validation = loss;
@@ -27,39 +27,40 @@ void hs_trainer_judge(HsTrainer *trainer, double loss, bool *best)
     if (!state->task_begun) /* at a boundary nothing is left to end */
         return;
     const bool first = state->since_gain == 0 || isnan(state->gain_loss);
-    if (first || loss < state->gain_loss - trainer->config->early_stop.min_delta) {
+    if (first || loss < state->gain_loss - training->config->early_stop.min_delta) {
         state->gain_loss = loss;
         state->since_gain = 0;
     }
     state->since_gain++;
 }
 
-HsStatus hs_trainer_keep_best(HsTrainer *trainer, int task)
+HsStatus hs_run_keep_best(HsRun *run, int task)
 {
-    return trainer->config->training.keep_best ? hs_trainer_save_best(trainer, task) : HS_OK;
+    return run->training.config->training.keep_best ? hs_run_save_best(run, task) : HS_OK;
 }
 
-bool hs_trainer_stalled(const HsTrainer *trainer)
+bool hs_training_stalled(const HsTraining *training)
 {
-    const int64_t patience = trainer->config->early_stop.patience;
-    return patience > 0 && trainer->state.since_gain > patience;
+    const int64_t patience = training->config->early_stop.patience;
+    return patience > 0 && training->state.since_gain > patience;
 }
 
-HsStatus hs_trainer_record_stall(HsTrainer *trainer)
+HsStatus hs_run_record_stall(HsRun *run)
 {
-    HsTrainerState *state = &trainer->state;
+    HsTraining *training = &run->training;
+    HsTrainingState *state = &training->state;
     const HsMetricsStall stall = {
         .step = state->counters.applied_steps,
-        .task = trainer->phase_count > 1 ? state->task : -1,
+        .task = training->lengths.phase_count > 1 ? state->task : -1,
         .evaluations = state->since_gain - 1,
         .best_loss = state->best_validation,
         .best_step = state->best_step,
     };
     /* Losses since the latest record: the next task's are not to be mixed with them. */
-    hs_trainer_start_losses(state);
+    hs_training_start_losses(state);
     hs_info("early stop at step %lld: %s%s%lld evaluations in a row without a gain (early_stop.patience); the best "
             "validation loss is %.4f, at step %lld",
-            (long long)stall.step, stall.task >= 0 ? trainer->config->tasks[stall.task].name : "",
+            (long long)stall.step, stall.task >= 0 ? training->config->tasks[stall.task].name : "",
             stall.task >= 0 ? ": " : "", (long long)stall.evaluations, stall.best_loss, (long long)stall.best_step);
-    return hs_metrics_stall(trainer->metrics, &stall);
+    return hs_metrics_stall(run->metrics, &stall);
 }

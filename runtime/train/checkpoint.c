@@ -5,7 +5,7 @@
  *   model.safetensors      every parameter: the FP32 master where there is one, else the weight itself
  *   optimizer.safetensors  "<parameter>.<m|v|m_absmax|v_absmax|momentum>" for every trainable parameter
  *                          of delayed scaling (precision.fp8) also fp8.history, fp8.kept and fp8.recorded
- *   trainer.json           HsTrainerState (numbers.c); the strategies' part (checkpoint_continual.c)
+ *   trainer.json           HsTrainingState (numbers.c); the strategies' part (checkpoint_continual.c)
  *   continual.safetensors  the strategies' tensors and the replay buffer
  *   config.yaml, tokenizer.json
  *   carried.json           where the run began with a folder of Hugging Face: what exports pass on of it
@@ -24,7 +24,7 @@
 #include "runtime/config/table.h"
 #include "runtime/io/storage.h"
 #include "runtime/model/coded.h"
-#include "runtime/train/trainer.h"
+#include "runtime/train/run.h"
 
 /* In trainer.json: files of validation were left out of the folders and patterns of training. */
 #define VALIDATION_APART "validation_apart"
@@ -38,14 +38,15 @@ typedef struct TensorLists {
 } TensorLists;
 
 /* Delayed scaling's state: what the scales of the next step follow from.  A new mode begins without. */
-static HsStatus list_scales(HsTrainer *trainer, TensorLists *lists)
+static HsStatus list_scales(HsRun *run, TensorLists *lists)
 {
-    HsModelScalings *const scalings = &trainer->model.scalings;
-    if (!hs_tensor_present(&scalings->history) || trainer->new_mode)
+    HsTraining *training = &run->training;
+    HsModelScalings *const scalings = &training->model.scalings;
+    if (!hs_tensor_present(&scalings->history) || run->new_mode)
         return HS_OK;
-    HS_TRY(hs_delayed_scales_read(&trainer->model, &trainer->engine.context, &lists->scales));
+    HS_TRY(hs_delayed_scales_read(&training->model, &training->engine.context, &lists->scales));
     const HsNamedTensor entries[] = {
-        { .name = "fp8.history", .tensor = scalings->history, .context = &trainer->engine.context },
+        { .name = "fp8.history", .tensor = scalings->history, .context = &training->engine.context },
         { .name = "fp8.kept", .tensor = hs_tensor_1d(lists->scales.kept, HS_F32, scalings->count) },
         { .name = "fp8.recorded", .tensor = hs_tensor_1d(lists->scales.recorded, HS_I32, scalings->count) },
     };
@@ -54,14 +55,15 @@ static HsStatus list_scales(HsTrainer *trainer, TensorLists *lists)
     return HS_OK;
 }
 
-static HsStatus list_tensors(HsTrainer *trainer, TensorLists *lists)
+static HsStatus list_tensors(HsRun *run, TensorLists *lists)
 {
+    HsTraining *training = &run->training;
     memset(lists, 0, sizeof *lists);
-    const HsModel *model = &trainer->model;
-    const HsOptimizerConfig *rules = &trainer->optimizer.config;
+    const HsModel *model = &training->model;
+    const HsOptimizerConfig *rules = &training->optimizer.config;
     const size_t count = (size_t)model->param_count;
-    const HsShards *shards = &trainer->shards;
-    HS_TRY(hs_weights_list(model, shards->whole, shards->whole_count, &trainer->engine.context, HS_NAMING_OWN,
+    const HsShards *shards = &training->exchange.shards;
+    HS_TRY(hs_weights_list(model, shards->whole, shards->whole_count, &training->engine.context, HS_NAMING_OWN,
                            &lists->model));
     enum { SCALES = 3 };
     lists->optimizer = calloc(HS_SPAN_STATES * count + SCALES, sizeof *lists->optimizer);
@@ -73,12 +75,12 @@ static HsStatus list_tensors(HsTrainer *trainer, TensorLists *lists)
             HsNamedTensor *entry = &lists->optimizer[lists->optimizer_count++];
             snprintf(entry->name, sizeof entry->name, "%.80s.%s", span->name, hs_optimizer_state_name(rules, span, s));
             entry->tensor = span->state[s];
-            entry->context = &trainer->engine.context;
+            entry->context = &training->engine.context;
             const bool blocks = hs_tensor_count(&span->state[s]) < span->count;
             entry->share = hs_shards_share_of(shards, i, blocks ? HS_DYNAMIC_BLOCK : 1);
         }
     }
-    return list_scales(trainer, lists);
+    return list_scales(run, lists);
 }
 
 static void free_lists(TensorLists *lists)
@@ -90,15 +92,16 @@ static void free_lists(TensorLists *lists)
 
 static HsStatus write_extra(void *user, const char *folder)
 {
-    HsTrainer *trainer = user;
-    HS_TRY(hs_trainer_write_continual(trainer, folder));
+    HsRun *run = user;
+    HsTraining *training = &run->training;
+    HS_TRY(hs_training_write_continual(training, folder));
     char path[4096];
     snprintf(path, sizeof path, "%s/tokenizer.json", folder);
-    HS_TRY(hs_tokenizer_save(trainer->data.tokenizer, path));
-    HS_TRY(hs_carried_write(&trainer->carried, folder));
+    HS_TRY(hs_tokenizer_save(training->data.tokenizer, path));
+    HS_TRY(hs_carried_write(&run->carried, folder));
     snprintf(path, sizeof path, "%s/config.yaml", folder);
     char *text;
-    HsStatus status = hs_config_text(trainer->config, &text);
+    HsStatus status = hs_config_text(training->config, &text);
     if (status == HS_OK)
         status = hs_storage_write_file(path, text, strlen(text));
     free(text);
@@ -107,19 +110,19 @@ static HsStatus write_extra(void *user, const char *folder)
 
 /* Checkpoints hold whole tensors: what another process writes wants this one's ranges of them, and its share of the
  * strategies' statistics, in the order of `save`. */
-static HsStatus hand_over(HsTrainer *trainer)
+static HsStatus hand_over(HsRun *run)
 {
     HsStatus status;
     TensorLists lists = { 0 };
-    if (!trainer->shards.comm)
+    if (!run->training.exchange.shards.comm)
         return HS_OK;
     HsJson *state = hs_json_object();
-    HS_TRY_GOTO(status, hs_trainer_save_continual(trainer, state), done);
-    HS_TRY_GOTO(status, list_tensors(trainer, &lists), done);
+    HS_TRY_GOTO(status, hs_run_save_continual(run, state), done);
+    HS_TRY_GOTO(status, list_tensors(run, &lists), done);
     HS_TRY_GOTO(status, hs_weights_spell_out(&lists.model), done);
     HS_TRY_GOTO(status, hs_safetensors_write(NULL, lists.model.items, lists.model.count, NULL, NULL), done);
     HS_TRY_GOTO(status, hs_safetensors_write(NULL, lists.optimizer, lists.optimizer_count, NULL, NULL), done);
-    status = hs_trainer_write_continual(trainer, NULL);
+    status = hs_training_write_continual(&run->training, NULL);
 done:
     hs_json_destroy(state);
     free_lists(&lists);
@@ -127,88 +130,89 @@ done:
 }
 
 /* names: further ones of the checkpoint, beside `latest`. */
-static HsStatus save(HsTrainer *trainer, const char *out_dir, const char *const *names, int name_count)
+static HsStatus save(HsRun *run, const char *out_dir, const char *const *names, int name_count)
 {
+    HsTraining *training = &run->training;
     /* The record of this checkpoint lies before the position that the checkpoint stores, so that a resumed run goes on
      * behind it. */
-    assert(trainer->queue.count == 0);
-    HsMetricsRecord record = hs_trainer_record(trainer, "checkpoint");
-    HS_TRY(hs_metrics_record(trainer->metrics, &record));
+    assert(training->queue.count == 0);
+    HsMetricsRecord record = hs_run_record(run, "checkpoint");
+    HS_TRY(hs_metrics_record(run->metrics, &record));
     HsMetricsPosition position;
-    HS_TRY(hs_metrics_sync(trainer->metrics, &position));
+    HS_TRY(hs_metrics_sync(run->metrics, &position));
     /* Before a task's first step too, whose beginning may have reset some of it. */
-    hs_trainer_copy_optimizer_state(trainer);
-    trainer->state.micro_batch = trainer->train_program.batch;
-    trainer->state.tuning_hash = (int64_t)trainer->engine.tuning_hash;
-    trainer->state.jsonl_bytes = position.jsonl_bytes;
-    trainer->state.tensorboard_bytes = position.tensorboard_bytes;
+    hs_training_copy_optimizer_state(training);
+    training->state.micro_batch = training->train_program.batch;
+    training->state.tuning_hash = (int64_t)training->engine.tuning_hash;
+    training->state.jsonl_bytes = position.jsonl_bytes;
+    training->state.tensorboard_bytes = position.tensorboard_bytes;
     /* The mixing thread rests, so that reservoir and position belong to the batches trained on so far.  A resumed run
      * that saves before its first step (an evaluation was still due) has no stream yet: the state says where it will
      * begin. */
-    if (hs_stream_is_running(trainer->stream)) {
-        hs_stream_settle(trainer->stream);
-        trainer->state.position = hs_stream_position(trainer->stream);
+    if (hs_stream_is_running(training->stream)) {
+        hs_stream_settle(training->stream);
+        training->state.position = hs_stream_position(training->stream);
     }
-    if (!hs_trainer_records(trainer))
-        return hand_over(trainer);
+    if (!hs_training_records(training))
+        return hand_over(run);
     HsStatus status;
     TensorLists lists = { 0 };
-    HsJson *state = hs_trainer_numbers_json(&trainer->state);
-    hs_json_set(state, "files", hs_trainer_files_json(trainer));
-    hs_json_set_bool(state, VALIDATION_APART, !trainer->keeps_validation);
-    if (trainer->origin)
-        hs_json_set(state, "origin", hs_trainer_origin_json(trainer));
-    HS_TRY_GOTO(status, hs_trainer_save_continual(trainer, state), done);
-    HS_TRY_GOTO(status, list_tensors(trainer, &lists), done);
+    HsJson *state = hs_run_numbers_json(&training->state);
+    hs_json_set(state, "files", hs_run_files_json(run));
+    hs_json_set_bool(state, VALIDATION_APART, !run->keeps_validation);
+    if (run->origin)
+        hs_json_set(state, "origin", hs_run_origin_json(run));
+    HS_TRY_GOTO(status, hs_run_save_continual(run, state), done);
+    HS_TRY_GOTO(status, list_tensors(run, &lists), done);
     HS_TRY_GOTO(status, hs_weights_spell_out(&lists.model), done);
     HsCheckpointContent content = {
-        .step = trainer->state.counters.applied_steps,
+        .step = training->state.counters.applied_steps,
         .model = lists.model.items,
         .model_count = lists.model.count,
         .optimizer = lists.optimizer,
         .optimizer_count = lists.optimizer_count,
         .state = state,
         .write_extra = write_extra,
-        .user = trainer,
+        .user = run,
         .names = names,
         .name_count = name_count,
     };
-    status = hs_checkpoint_save(out_dir, &content, trainer->config->training.keep_checkpoints);
+    status = hs_checkpoint_save(out_dir, &content, training->config->training.keep_checkpoints);
 done:
     free_lists(&lists);
     hs_json_destroy(state);
     return status;
 }
 
-HsStatus hs_trainer_save_aside(HsTrainer *trainer, const char *out_dir)
+HsStatus hs_run_save_aside(HsRun *run, const char *out_dir)
 {
-    return save(trainer, out_dir, NULL, 0);
+    return save(run, out_dir, NULL, 0);
 }
 
-static HsStatus save_in_run(HsTrainer *trainer, const char *const *names, int name_count)
+static HsStatus save_in_run(HsRun *run, const char *const *names, int name_count)
 {
-    HS_TRY(save(trainer, trainer->config->training.out_dir, names, name_count));
-    trainer->saved_at = trainer->state.counters.applied_steps;
+    HS_TRY(save(run, run->training.config->training.out_dir, names, name_count));
+    run->saved_at = run->training.state.counters.applied_steps;
     return HS_OK;
 }
 
-HsStatus hs_trainer_save(HsTrainer *trainer)
+HsStatus hs_run_save(HsRun *run)
 {
-    return save_in_run(trainer, NULL, 0);
+    return save_in_run(run, NULL, 0);
 }
 
-HsStatus hs_trainer_save_best(HsTrainer *trainer, int task)
+HsStatus hs_run_save_best(HsRun *run, int task)
 {
     char own[32];
     const char *const names[] = { HS_CHECKPOINT_BEST, own };
     snprintf(own, sizeof own, HS_CHECKPOINT_BEST "-%d", task + 1);
-    return save_in_run(trainer, names, trainer->phase_count > 1 ? 2 : 1);
+    return save_in_run(run, names, run->training.lengths.phase_count > 1 ? 2 : 1);
 }
 
-HsStatus hs_trainer_save_held(HsTrainer *trainer)
+HsStatus hs_run_save_held(HsRun *run)
 {
     const char *const names[] = { HS_CHECKPOINT_HELD };
-    return save_in_run(trainer, names, 1);
+    return save_in_run(run, names, 1);
 }
 
 static HsStatus go_back(const char *out_dir)
@@ -223,7 +227,7 @@ static HsStatus go_back(const char *out_dir)
     return HS_OK;
 }
 
-HsStatus hs_trainer_find_checkpoint(const HsConfig *config, char **folder)
+HsStatus hs_run_find_checkpoint(const HsConfig *config, char **folder)
 {
     const char *out_dir = config->training.out_dir;
     *folder = NULL;
@@ -243,7 +247,7 @@ HsStatus hs_trainer_find_checkpoint(const HsConfig *config, char **folder)
     return HS_OK;
 }
 
-/* Of the tasks that both have: hs_trainer_compare_tasks has looked at the list. */
+/* Of the tasks that both have: hs_run_compare_tasks has looked at the list. */
 static HsStatus refuse_differences(const HsConfig *config, const HsConfig *saved, const char *folder)
 {
     char differing[1024], untrue[1024];
@@ -266,18 +270,18 @@ static HsStatus refuse_differences(const HsConfig *config, const HsConfig *saved
 }
 
 /* What lies elsewhere by now counts as where it was. */
-static HsStatus compare_known(HsTrainer *trainer, const HsConfig *saved, const char *folder)
+static HsStatus compare_known(HsRun *run, const HsConfig *saved, const char *folder)
 {
-    HsConfig shorter = *trainer->config;
+    HsConfig shorter = *run->training.config;
     shorter.task_count = saved->task_count;
     shorter.tasks = calloc((size_t)saved->task_count, sizeof *shorter.tasks);
     if (!shorter.tasks)
         return hs_fail(HS_ENOMEM, "no memory for %d tasks", saved->task_count);
-    memcpy(shorter.tasks, trainer->config->tasks, (size_t)saved->task_count * sizeof *shorter.tasks);
+    memcpy(shorter.tasks, run->training.config->tasks, (size_t)saved->task_count * sizeof *shorter.tasks);
     /* Nothing was rendered then. */
     if (strcmp(saved->tokenizer.chat_template, HS_CHAT_TEMPLATE_AUTO) == 0)
         shorter.tokenizer.chat_template = saved->tokenizer.chat_template;
-    HsStatus status = hs_trainer_accept_moved(trainer, saved, &shorter);
+    HsStatus status = hs_run_accept_moved(run, saved, &shorter);
     if (status == HS_OK)
         status = refuse_differences(&shorter, saved, folder);
     free(shorter.tasks);
@@ -292,116 +296,115 @@ static HsStatus load_config_of(const char *folder, HsConfig *saved)
     char path[4096];
     snprintf(path, sizeof path, "%s/config.yaml", folder);
     HS_TRY(hs_config_load_saved(saved, path, 1, without_limit));
-    const HsStatus status = hs_trainer_complete_saved(saved);
+    const HsStatus status = hs_run_complete_saved(saved);
     if (status != HS_OK)
         hs_config_deinit(saved);
     return status;
 }
 
-HsStatus hs_trainer_compare_config(HsTrainer *trainer, const char *folder)
+HsStatus hs_run_compare_config(HsRun *run, const char *folder)
 {
     char longer[128] = "";
-    const HsConfig *config = trainer->config;
+    const HsConfig *config = run->training.config;
     HsConfig saved;
     HS_TRY(load_config_of(folder, &saved));
-    HsStatus status = hs_trainer_compare_tasks(trainer, &saved, folder);
-    if (status == HS_OK && hs_trainer_records(trainer))
-        status = hs_trainer_read_origin(trainer, folder);
+    HsStatus status = hs_run_compare_tasks(run, &saved, folder);
+    if (status == HS_OK && hs_training_records(&run->training))
+        status = hs_run_read_origin(run, folder);
     if (status == HS_OK)
-        status = compare_known(trainer, &saved, folder);
+        status = compare_known(run, &saved, folder);
     if (status == HS_OK)
-        status = hs_config_changes(&saved, config, HS_RESUME_FUTURE, trainer->changes, sizeof trainer->changes);
+        status = hs_config_changes(&saved, config, HS_RESUME_FUTURE, run->changes, sizeof run->changes);
     if (status == HS_OK)
         status = hs_config_changes(&saved, config, HS_RESUME_LENGTH, longer, sizeof longer);
-    if (status == HS_OK && trainer->changes[0])
-        hs_info("changed from here on: %s", trainer->changes);
-    trainer->new_mode = strcmp(config->precision.mode, saved.precision.mode) != 0 ||
-                        strcmp(config->precision_fp8.recipe, saved.precision_fp8.recipe) != 0 ||
-                        config->precision_fp8.history != saved.precision_fp8.history;
-    trainer->new_length =
-        longer[0] && strcmp(config->schedule.kind, "constant") != 0 && config->schedule.decay_steps == 0;
+    if (status == HS_OK && run->changes[0])
+        hs_info("changed from here on: %s", run->changes);
+    run->new_mode = strcmp(config->precision.mode, saved.precision.mode) != 0 ||
+                    strcmp(config->precision_fp8.recipe, saved.precision_fp8.recipe) != 0 ||
+                    config->precision_fp8.history != saved.precision_fp8.history;
+    run->new_length = longer[0] && strcmp(config->schedule.kind, "constant") != 0 && config->schedule.decay_steps == 0;
     hs_config_deinit(&saved);
     return status;
 }
 
-static HsStatus restore(HsTrainer *trainer, const HsCheckpoint *checkpoint)
+static HsStatus restore(HsRun *run, const HsCheckpoint *checkpoint)
 {
+    HsTraining *training = &run->training;
     char name[4096];
     TensorLists lists;
     HsStatus status;
-    HS_TRY_GOTO(status, list_tensors(trainer, &lists), done);
+    HS_TRY_GOTO(status, list_tensors(run, &lists), done);
     snprintf(name, sizeof name, "%s/model.safetensors", checkpoint->folder);
     HS_TRY_GOTO(status,
-                hs_weights_restore(name, &checkpoint->model, &trainer->model, trainer->shards.whole,
-                                   trainer->shards.whole_count, &trainer->engine.context),
+                hs_weights_restore(name, &checkpoint->model, &training->model, training->exchange.shards.whole,
+                                   training->exchange.shards.whole_count, &training->engine.context),
                 done);
     snprintf(name, sizeof name, "%s/optimizer.safetensors", checkpoint->folder);
     HS_TRY_GOTO(status, hs_checkpoint_restore(name, &checkpoint->optimizer, lists.optimizer, lists.optimizer_count),
                 done);
     if (lists.scales.kept)
-        HS_TRY_GOTO(status, hs_delayed_scales_write(&trainer->model, &trainer->engine.context, &lists.scales), done);
+        HS_TRY_GOTO(status, hs_delayed_scales_write(&training->model, &training->engine.context, &lists.scales), done);
     snprintf(name, sizeof name, "%s/trainer.json", checkpoint->folder);
-    HsTrainerState *state = &trainer->state;
-    HS_TRY_GOTO(status, hs_trainer_read_numbers(name, checkpoint->state, state), done);
-    HS_TRY_GOTO(status,
-                hs_trainer_check_files(trainer, name, checkpoint->folder, hs_json_get(checkpoint->state, "files")),
+    HsTrainingState *state = &training->state;
+    HS_TRY_GOTO(status, hs_run_read_numbers(name, checkpoint->state, state), done);
+    HS_TRY_GOTO(status, hs_run_check_files(run, name, checkpoint->folder, hs_json_get(checkpoint->state, "files")),
                 done);
-    state->micro_batch = trainer->train_program.batch; /* the same, or what fits by now */
-    if (state->tuning_hash != (int64_t)trainer->engine.tuning_hash) {
+    state->micro_batch = training->train_program.batch; /* the same, or what fits by now */
+    if (state->tuning_hash != (int64_t)training->engine.tuning_hash) {
         status =
             hs_fail(HS_ECONFIG,
                     "%s was made with another table of products (kernels.tuning; hash %012llx then, %012llx now, 0 is "
                     "none), which rounds differently: name that one, choose another out_dir, or remove the old run",
                     checkpoint->folder, (unsigned long long)state->tuning_hash,
-                    (unsigned long long)trainer->engine.tuning_hash);
+                    (unsigned long long)training->engine.tuning_hash);
         goto done;
     }
-    HS_TRY_GOTO(status, hs_trainer_check_numbers(trainer, name), done);
-    if (trainer->new_mode) { /* it begins with its own loss scale */
-        const HsStepCounters *const fresh = &trainer->optimizer.counters;
+    HS_TRY_GOTO(status, hs_run_check_numbers(run, name), done);
+    if (run->new_mode) { /* it begins with its own loss scale */
+        const HsStepCounters *const fresh = &training->optimizer.counters;
         state->counters.loss_scale = fresh->loss_scale;
         state->counters.scaler_tracker = fresh->scaler_tracker;
         state->counters.scaler_hysteresis = fresh->scaler_hysteresis;
     }
-    trainer->optimizer.counters = state->counters;
-    status = hs_trainer_restore_continual(trainer, checkpoint->folder, checkpoint->state);
+    training->optimizer.counters = state->counters;
+    status = hs_run_restore_continual(run, checkpoint->folder, checkpoint->state);
 done:
     free_lists(&lists);
     return status;
 }
 
-HsStatus hs_trainer_peek_data(HsTrainer *trainer, const char *folder)
+HsStatus hs_run_peek_data(HsRun *run, const char *folder)
 {
     HsCheckpoint checkpoint;
     HS_TRY(hs_checkpoint_open(folder, false, &checkpoint));
-    trainer->keeps_validation = !hs_json_is_true(hs_json_get(checkpoint.state, VALIDATION_APART));
+    run->keeps_validation = !hs_json_is_true(hs_json_get(checkpoint.state, VALIDATION_APART));
     HsConfig saved;
     HsStatus status = load_config_of(checkpoint.folder, &saved);
     if (status == HS_OK) {
-        status = hs_trainer_keep_defaults(trainer->config, &saved);
+        status = hs_run_keep_defaults(run->training.config, &saved);
         hs_config_deinit(&saved);
     }
     hs_checkpoint_close(&checkpoint);
     return status;
 }
 
-HsStatus hs_trainer_peek_micro_batch(HsTrainer *trainer, const char *folder)
+HsStatus hs_training_peek_micro_batch(HsTraining *training, const char *folder)
 {
     HsCheckpoint checkpoint;
-    HsTrainerState state = { 0 };
-    const int64_t batch = hs_config_micro_batch_most(trainer->config);
+    HsTrainingState state = { 0 };
+    const int64_t batch = hs_config_micro_batch_most(training->config);
     HS_TRY(hs_checkpoint_open(folder, false, &checkpoint));
     char name[4096];
     snprintf(name, sizeof name, "%s/trainer.json", checkpoint.folder);
-    HsStatus status = hs_trainer_read_numbers(name, checkpoint.state, &state);
-    const int64_t most = trainer->config->training.batch_size;
+    HsStatus status = hs_run_read_numbers(name, checkpoint.state, &state);
+    const int64_t most = training->config->training.batch_size;
     if (status == HS_OK && state.micro_batch > most)
         status = hs_fail(HS_EFORMAT, "%s: micro_batch is %lld, and at most %lld", name, (long long)state.micro_batch,
                          (long long)most);
     else if (status == HS_OK && state.micro_batch > 0 && batch % state.micro_batch == 0) {
         /* otherwise batch_size or virtual_ranks was changed, and the comparison of configurations will say so */
-        const int64_t configured = hs_trainer_micro_batch(trainer);
-        trainer->state.micro_batch = state.micro_batch;
+        const int64_t configured = hs_training_micro_batch(training);
+        training->state.micro_batch = state.micro_batch;
         if (state.micro_batch != configured)
             hs_info("the run continues with its micro-batch of %lld, so that results stay equal to the bit",
                     (long long)state.micro_batch);
@@ -410,14 +413,14 @@ HsStatus hs_trainer_peek_micro_batch(HsTrainer *trainer, const char *folder)
     return status;
 }
 
-HsStatus hs_trainer_restore(HsTrainer *trainer, const char *folder)
+HsStatus hs_run_restore(HsRun *run, const char *folder)
 {
     HsCheckpoint checkpoint;
     HS_TRY(hs_checkpoint_open(folder, true, &checkpoint));
-    HsStatus status = restore(trainer, &checkpoint);
+    HsStatus status = restore(run, &checkpoint);
     hs_checkpoint_close(&checkpoint);
     HS_TRY(status);
-    trainer->resumed = true;
-    trainer->saved_at = trainer->state.counters.applied_steps;
-    return hs_trainer_grow_state(trainer);
+    run->resumed = true;
+    run->saved_at = run->training.state.counters.applied_steps;
+    return hs_run_grow_state(run);
 }

@@ -16,7 +16,7 @@
 #include <string.h>
 
 #include "runtime/io/files.h"
-#include "runtime/train/trainer.h"
+#include "runtime/train/run.h"
 
 #define FILE_NAME "continual.safetensors"
 #define OPENINGS  "rehearsal.openings"
@@ -65,26 +65,27 @@ static HsJson *json_integers(const int64_t *values, int count)
     return array;
 }
 
-HsStatus hs_trainer_save_continual(HsTrainer *trainer, HsJson *state)
+HsStatus hs_run_save_continual(HsRun *run, HsJson *state)
 {
+    HsTraining *training = &run->training;
     HsJson *object = hs_json_object();
     HsStateVisitor visitor = { object, save_integer, save_real, pass_tensor, save_integer };
-    HsStatus status = hs_continual_visit(trainer->continual, &visitor);
-    if (trainer->has_reservoir)
-        hs_json_set_integer(object, "replay_seen", trainer->reservoir.seen);
-    if (trainer->unmarked)
-        hs_json_set(object, "task_ends", json_integers(trainer->task_ends, trainer->data.count));
-    if (trainer->has_teacher)
-        hs_json_set_integer(object, "taught", trainer->taught);
-    if (trainer->has_matrix) {
-        const HsMatrix *matrix = &trainer->matrix;
+    HsStatus status = hs_continual_visit(training->continual, &visitor);
+    if (training->has_reservoir)
+        hs_json_set_integer(object, "replay_seen", training->reservoir.seen);
+    if (training->lengths.unmarked)
+        hs_json_set(object, "task_ends", json_integers(training->lengths.task_ends, training->data.count));
+    if (training->teaching.has_teacher)
+        hs_json_set_integer(object, "taught", training->teaching.taught);
+    if (run->has_matrix) {
+        const HsMatrix *matrix = &run->matrix;
         hs_json_set(object, "matrix_untrained", json_reals(matrix->untrained, matrix->tasks));
         hs_json_set(object, "matrix_loss", json_reals(matrix->loss, matrix->tasks * matrix->tasks));
         for (int set = 0; set < HS_ITEM_SET_COUNT; set++)
             hs_json_set(object, accuracy_keys[set],
                         json_reals(matrix->accuracy[set], (matrix->tasks + 1) * matrix->tasks));
-        hs_json_set(object, "watch_at_end", json_reals(trainer->watch.at_end, matrix->tasks));
-        hs_json_set(object, "watch_warned", json_reals(trainer->watch.warned, matrix->tasks));
+        hs_json_set(object, "watch_at_end", json_reals(run->watch.at_end, matrix->tasks));
+        hs_json_set(object, "watch_warned", json_reals(run->watch.warned, matrix->tasks));
     }
     hs_json_set(state, "continual", object);
     return status;
@@ -182,30 +183,31 @@ static void replay_tensors(const HsReservoir *reservoir, const char *names[REPLA
 }
 
 /* Counts of the tasks that are over; rank 0 where there are none. */
-static HsTensor openings_of(const HsTrainer *trainer)
+static HsTensor openings_of(const HsTraining *training)
 {
-    if (!trainer->openings || trainer->state.task == 0)
+    if (!training->openings || training->state.task == 0)
         return (HsTensor){ 0 };
-    return hs_tensor_2d(trainer->openings, HS_I32, trainer->state.task, trainer->vocabulary);
+    return hs_tensor_2d(training->openings, HS_I32, training->state.task, training->vocabulary);
 }
 
-HsStatus hs_trainer_write_continual(HsTrainer *trainer, const char *folder)
+HsStatus hs_training_write_continual(HsTraining *training, const char *folder)
 {
-    TensorList list = { .device = &trainer->engine.context, .shards = &trainer->shards };
+    HsTeacher *teaching = &training->teaching;
+    TensorList list = { .device = &training->engine.context, .shards = &training->exchange.shards };
     HsStateVisitor visitor = { &list, pass_integer, pass_real, list_tensor, pass_integer };
-    HsStatus status = hs_continual_visit(trainer->continual, &visitor);
-    for (int i = 0; trainer->taught && i < trainer->teacher.param_count && status == HS_OK; i++) {
-        const HsParam *param = &trainer->teacher.params[i];
+    HsStatus status = hs_continual_visit(training->continual, &visitor);
+    for (int i = 0; teaching->taught && i < teaching->teacher.param_count && status == HS_OK; i++) {
+        const HsParam *param = &teaching->teacher.params[i];
         if (param->stored.layout != HS_LAYOUT_NF4) /* else it never changes: the model has it */
             status = add_tensor(&list, "teacher", param->name, &param->stored.values, list.device);
     }
-    const HsTensor openings = openings_of(trainer);
+    const HsTensor openings = openings_of(training);
     if (status == HS_OK && hs_tensor_present(&openings))
         status = add_tensor(&list, OPENINGS, "", &openings, NULL);
-    if (trainer->has_reservoir && trainer->reservoir.count > 0) {
+    if (training->has_reservoir && training->reservoir.count > 0) {
         const char *names[REPLAY_TENSORS];
         HsTensor tensors[REPLAY_TENSORS];
-        replay_tensors(&trainer->reservoir, names, tensors);
+        replay_tensors(&training->reservoir, names, tensors);
         for (int i = 0; i < REPLAY_TENSORS && status == HS_OK; i++)
             if (hs_tensor_present(&tensors[i]))
                 status = add_tensor(&list, names[i], "", &tensors[i], NULL);
@@ -304,25 +306,25 @@ static HsStatus load_reals(const Loading *loading, const char *name, double *val
 
 /* Whether the tasks that the checkpoint's run had ignore targets: where only appended ones do, its reservoir has no mask.
  */
-static bool was_masked(const HsTrainer *trainer)
+static bool was_masked(const HsRun *run)
 {
     bool masked = false;
-    for (int i = 0; i < trainer->data.count - trainer->appended; i++)
-        masked = masked || trainer->data.tasks[i].train.loss_mask;
+    for (int i = 0; i < run->training.data.count - run->appended; i++)
+        masked = masked || run->training.data.tasks[i].train.loss_mask;
     return masked;
 }
 
 /* Logits are read and written at their indices. */
-static HsStatus check_logits(const HsTrainer *trainer, const char *file_name)
+static HsStatus check_logits(const HsTraining *training, const char *file_name)
 {
-    const HsReservoir *reservoir = &trainer->reservoir;
+    const HsReservoir *reservoir = &training->reservoir;
     const HsTensor *index = &reservoir->kept_index;
     const double none = index->dtype == HS_U16 ? UINT16_MAX : -1;
     for (int64_t i = 0; i < reservoir->count * reservoir->sequence_length * reservoir->kept; i++) {
         const double at = hs_dtype_load(index->dtype, index->data, i);
-        if (at != none && !(at >= 0 && at < (double)trainer->model.vocabulary))
+        if (at != none && !(at >= 0 && at < (double)training->model.vocabulary))
             return hs_fail(HS_EFORMAT, "%s: replay.logit_index holds %.0f, but the model has %lld logits", file_name,
-                           at, (long long)trainer->model.vocabulary);
+                           at, (long long)training->model.vocabulary);
         if (!isfinite(hs_dtype_load(HS_F16, reservoir->kept_value.data, i)))
             return hs_fail(HS_EFORMAT, "%s: replay.logits holds a number that is not finite", file_name);
     }
@@ -330,11 +332,12 @@ static HsStatus check_logits(const HsTrainer *trainer, const char *file_name)
 }
 
 /* Tokens are later used as indices: each must be one of the vocabulary. */
-static HsStatus check_replay(const HsTrainer *trainer, const char *file_name)
+static HsStatus check_replay(const HsRun *run, const char *file_name)
 {
-    const HsReservoir *reservoir = &trainer->reservoir;
-    const int known = trainer->data.count - trainer->appended;
-    int64_t vocabulary = hs_tokenizer_vocabulary(trainer->data.tokenizer);
+    const HsTraining *training = &run->training;
+    const HsReservoir *reservoir = &training->reservoir;
+    const int known = training->data.count - run->appended;
+    int64_t vocabulary = hs_tokenizer_vocabulary(training->data.tokenizer);
     int64_t tokens = reservoir->count * (reservoir->sequence_length + 1);
     for (int64_t i = 0; i < tokens; i++) {
         double token = hs_dtype_load(reservoir->tokens.dtype, reservoir->tokens.data, i);
@@ -346,16 +349,16 @@ static HsStatus check_replay(const HsTrainer *trainer, const char *file_name)
         double task = hs_dtype_load(reservoir->task.dtype, reservoir->task.data, i);
         if (!(task >= 0 && task < (double)known))
             return hs_fail(HS_EFORMAT, "%s: replay.task names task %.0f of %d", file_name, task, known);
-        if (!hs_continual_retains(&trainer->continual_config, (int)task))
+        if (!hs_continual_retains(&training->continual_config, (int)task))
             return hs_fail(HS_EFORMAT, "%s: replay.task names task %.0f, which tasks.%.0f.retain: false keeps out",
                            file_name, task, task);
     }
     return HS_OK;
 }
 
-static HsStatus load_replay(HsTrainer *trainer, const Loading *loading)
+static HsStatus load_replay(HsRun *run, const Loading *loading)
 {
-    HsReservoir *reservoir = &trainer->reservoir;
+    HsReservoir *reservoir = &run->training.reservoir;
     int64_t seen;
     HS_TRY(hs_json_need_range(loading->json_name, loading->object, "replay_seen", 0, HS_COUNT_MOST, &seen));
     reservoir->seen = seen;
@@ -367,7 +370,7 @@ static HsStatus load_replay(HsTrainer *trainer, const Loading *loading)
     const char *names[REPLAY_TENSORS];
     HsTensor tensors[REPLAY_TENSORS];
     replay_tensors(reservoir, names, tensors);
-    if (hs_tensor_present(&reservoir->mask) && !was_masked(trainer)) {
+    if (hs_tensor_present(&reservoir->mask) && !was_masked(run)) {
         hs_reservoir_count_all(reservoir);
         tensors[REPLAY_MASK] = (HsTensor){ 0 };
     }
@@ -383,28 +386,29 @@ static HsStatus load_replay(HsTrainer *trainer, const Loading *loading)
                            (long long)reservoir->sequence_length);
         memcpy(tensors[i].data, found->tensor.data, hs_tensor_bytes(&tensors[i]));
     }
-    HS_TRY(check_replay(trainer, loading->file_name));
-    return check_logits(trainer, loading->file_name);
+    HS_TRY(check_replay(run, loading->file_name));
+    return check_logits(&run->training, loading->file_name);
 }
 
-static HsStatus load_teacher(HsTrainer *trainer, const Loading *loading)
+static HsStatus load_teacher(HsTraining *training, const Loading *loading)
 {
+    HsTeacher *teaching = &training->teaching;
     int64_t taught;
     HS_TRY(hs_json_need_range(loading->json_name, loading->object, "taught", 0, 1, &taught));
-    trainer->taught = taught != 0;
-    for (int i = 0; trainer->taught && i < trainer->teacher.param_count; i++) {
-        HsParam *param = &trainer->teacher.params[i];
+    teaching->taught = taught != 0;
+    for (int i = 0; teaching->taught && i < teaching->teacher.param_count; i++) {
+        HsParam *param = &teaching->teacher.params[i];
         if (param->stored.layout != HS_LAYOUT_NF4)
             HS_TRY(load_tensor((void *)(uintptr_t)loading, "teacher", param->name, &param->stored.values));
         else
-            HS_TRY(hs_trainer_copy_to_teacher(trainer, i));
+            HS_TRY(hs_training_copy_to_teacher(training, i));
     }
-    return trainer->taught ? hs_model_pack(&trainer->teacher, &trainer->engine.context) : HS_OK;
+    return teaching->taught ? hs_model_pack(&teaching->teacher, &training->engine.context) : HS_OK;
 }
 
-static HsStatus load_openings(HsTrainer *trainer, const Loading *loading)
+static HsStatus load_openings(HsTraining *training, const Loading *loading)
 {
-    HsTensor openings = openings_of(trainer);
+    HsTensor openings = openings_of(training);
     if (!hs_tensor_present(&openings))
         return HS_OK;
     if (!loading->file)
@@ -412,26 +416,26 @@ static HsStatus load_openings(HsTrainer *trainer, const Loading *loading)
     const HsNamedTensor destination = { .name = OPENINGS, .tensor = openings };
     HS_TRY(hs_checkpoint_restore(loading->file_name, loading->file, &destination, 1));
     for (int64_t i = 0; i < hs_tensor_count(&openings); i++)
-        if (trainer->openings[i] < 0)
+        if (training->openings[i] < 0)
             return hs_fail(HS_EFORMAT, "%s: " OPENINGS " holds a count below 0", loading->file_name);
     return HS_OK;
 }
 
 /* Where tasks of an unmarked stream end says which text a step saw: only the last one's end may be another. */
-static HsStatus check_task_ends(const HsTrainer *trainer, const Loading *loading)
+static HsStatus check_task_ends(const HsTraining *training, const Loading *loading)
 {
     const HsJson *array = hs_json_get(loading->object, "task_ends");
-    if (!array || !hs_json_is_array(array) || hs_json_count(array) != trainer->data.count)
+    if (!array || !hs_json_is_array(array) || hs_json_count(array) != training->data.count)
         return hs_fail(HS_EFORMAT, "%s: continual.task_ends must be a list of %d numbers", loading->json_name,
-                       trainer->data.count);
+                       training->data.count);
     const HsJson *item = hs_json_first(array);
-    for (int task = 0; task + 1 < trainer->data.count; task++, item = hs_json_next(item))
-        if (hs_json_number(item) != (double)trainer->task_ends[task])
+    for (int task = 0; task + 1 < training->data.count; task++, item = hs_json_next(item))
+        if (hs_json_number(item) != (double)training->lengths.task_ends[task])
             return hs_fail(HS_ECONFIG,
                            "%s: task %s ended after step %.0f of the stream, and would now after step %lld: with "
                            "continual.boundaries: none the lengths of all tasks but the last stay as they were",
-                           loading->json_name, trainer->config->tasks[task].name, hs_json_number(item),
-                           (long long)trainer->task_ends[task]);
+                           loading->json_name, training->config->tasks[task].name, hs_json_number(item),
+                           (long long)training->lengths.task_ends[task]);
     return HS_OK;
 }
 
@@ -449,10 +453,10 @@ static HsStatus load_corner(const Loading *loading, const char *name, double *va
 }
 
 /* What lies beside the corner stays as it is. */
-static HsStatus load_matrix(HsTrainer *trainer, const Loading *loading)
+static HsStatus load_matrix(HsRun *run, const Loading *loading)
 {
-    const HsMatrix *matrix = &trainer->matrix;
-    const int known = matrix->tasks - trainer->appended;
+    const HsMatrix *matrix = &run->matrix;
+    const int known = matrix->tasks - run->appended;
     if (known == 1) /* it had none */
         return HS_OK;
     HS_TRY(load_reals(loading, "matrix_untrained", matrix->untrained, known));
@@ -464,33 +468,34 @@ static HsStatus load_matrix(HsTrainer *trainer, const Loading *loading)
 }
 
 /* Not in the first releases' checkpoints: nothing was measured then, and of nothing was warned. */
-static HsStatus load_watch(HsTrainer *trainer, const Loading *loading)
+static HsStatus load_watch(HsRun *run, const Loading *loading)
 {
-    const int known = trainer->matrix.tasks - trainer->appended;
+    const int known = run->matrix.tasks - run->appended;
     if (known == 1 || !hs_json_get(loading->object, "watch_at_end"))
         return HS_OK;
-    HS_TRY(load_reals(loading, "watch_at_end", trainer->watch.at_end, known));
-    return load_reals(loading, "watch_warned", trainer->watch.warned, known);
+    HS_TRY(load_reals(loading, "watch_at_end", run->watch.at_end, known));
+    return load_reals(loading, "watch_warned", run->watch.warned, known);
 }
 
-static HsStatus restore(HsTrainer *trainer, Loading *loading)
+static HsStatus restore(HsRun *run, Loading *loading)
 {
+    HsTraining *training = &run->training;
     HsStateVisitor visitor = { loading, load_integer, load_real, load_tensor, load_added_integer };
-    HS_TRY(hs_continual_visit(trainer->continual, &visitor));
-    if (trainer->unmarked)
-        HS_TRY(check_task_ends(trainer, loading));
-    if (trainer->has_teacher)
-        HS_TRY(load_teacher(trainer, loading));
-    HS_TRY(load_openings(trainer, loading));
-    if (trainer->has_reservoir)
-        HS_TRY(load_replay(trainer, loading));
-    if (!trainer->has_matrix)
+    HS_TRY(hs_continual_visit(training->continual, &visitor));
+    if (training->lengths.unmarked)
+        HS_TRY(check_task_ends(training, loading));
+    if (training->teaching.has_teacher)
+        HS_TRY(load_teacher(training, loading));
+    HS_TRY(load_openings(training, loading));
+    if (training->has_reservoir)
+        HS_TRY(load_replay(run, loading));
+    if (!run->has_matrix)
         return HS_OK;
-    HS_TRY(load_matrix(trainer, loading));
-    return load_watch(trainer, loading);
+    HS_TRY(load_matrix(run, loading));
+    return load_watch(run, loading);
 }
 
-HsStatus hs_trainer_restore_continual(HsTrainer *trainer, const char *folder, const HsJson *state)
+HsStatus hs_run_restore_continual(HsRun *run, const char *folder, const HsJson *state)
 {
     char json_name[4096], file_name[4096];
     snprintf(json_name, sizeof json_name, "%s/trainer.json", folder);
@@ -498,8 +503,8 @@ HsStatus hs_trainer_restore_continual(HsTrainer *trainer, const char *folder, co
     Loading loading = { .json_name = json_name,
                         .file_name = file_name,
                         .object = hs_json_get(state, "continual"),
-                        .device = &trainer->engine.context,
-                        .shards = &trainer->shards };
+                        .device = &run->training.engine.context,
+                        .shards = &run->training.exchange.shards };
     if (!loading.object || !hs_json_is_object(loading.object))
         return hs_fail(HS_EFORMAT, "%s: member `continual` is missing", json_name);
     HsSafetensors file;
@@ -508,7 +513,7 @@ HsStatus hs_trainer_restore_continual(HsTrainer *trainer, const char *folder, co
     if (exists)
         HS_TRY(hs_safetensors_open(file_name, &file));
     loading.file = exists ? &file : NULL;
-    HsStatus status = restore(trainer, &loading);
+    HsStatus status = restore(run, &loading);
     free(loading.whole);
     if (exists)
         hs_safetensors_close(&file);

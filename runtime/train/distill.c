@@ -17,60 +17,61 @@
 #include "runtime/model/layer.h"
 #include "runtime/model/quantized.h"
 #include "runtime/exchange/reduce.h"
-#include "runtime/train/trainer.h"
+#include "runtime/train/run.h"
 
-bool hs_trainer_compares_logits(const HsTrainer *trainer)
+bool hs_training_compares_logits(const HsTraining *training)
 {
-    return trainer->distillation.kept > 0 || trainer->distillation.teacher;
+    return training->teaching.distillation.kept > 0 || training->teaching.distillation.teacher;
 }
 
-void hs_trainer_expect_logits(HsTrainer *trainer)
+void hs_training_expect_logits(HsTraining *training)
 {
-    HsDistillation *distillation = &trainer->distillation;
-    *distillation = hs_continual_distillation(&trainer->continual_config);
-    if (distillation->kept > trainer->model.vocabulary)
-        distillation->kept = trainer->model.vocabulary;
-    if (hs_trainer_compares_logits(trainer))
-        hs_model_expect_head_work(&trainer->model, distillation->teacher);
+    HsDistillation *distillation = &training->teaching.distillation;
+    *distillation = hs_continual_distillation(&training->continual_config);
+    if (distillation->kept > training->model.vocabulary)
+        distillation->kept = training->model.vocabulary;
+    if (hs_training_compares_logits(training))
+        hs_model_expect_head_work(&training->model, distillation->teacher);
 }
 
 /* Of the whole micro-batch: those that the teacher does not read are never looked at. */
-static HsTensor hidden_rows(const HsTrainer *trainer)
+static HsTensor hidden_rows(const HsTraining *training)
 {
-    const HsSlot *slot = &trainer->model.slots[trainer->model.hidden_slot];
-    const HsProgram *program = &trainer->train_program;
-    return hs_tensor_2d(trainer->teacher_hidden.base, slot->dtype, program->batch * program->sequence_length,
+    const HsSlot *slot = &training->model.slots[training->model.hidden_slot];
+    const HsProgram *program = &training->train_program;
+    return hs_tensor_2d(training->teaching.hidden.base, slot->dtype, program->batch * program->sequence_length,
                         slot->columns);
 }
 
 /* The last sequences of a step, of which those that are taught are some. */
-static int64_t taught_rows(const HsTrainer *trainer)
+static int64_t taught_rows(const HsTraining *training)
 {
-    const int64_t rows = trainer->rows_per_step;
-    if (trainer->distillation.fresh.weight > 0.0f)
+    const int64_t rows = training->rows_per_step;
+    if (training->teaching.distillation.fresh.weight > 0.0f)
         return rows;
-    const HsReplayPlan plan = hs_continual_replay_plan(&trainer->continual_config, rows);
+    const HsReplayPlan plan = hs_continual_replay_plan(&training->continual_config, rows);
     return hs_replay_rows_most(&plan);
 }
 
 /* Of a micro-batch, the last that the teacher reads. */
-static int64_t rows_read(const HsTrainer *trainer)
+static int64_t rows_read(const HsTraining *training)
 {
-    const int64_t batch = trainer->train_program.batch, taught = taught_rows(trainer);
+    const int64_t batch = training->train_program.batch, taught = taught_rows(training);
     return taught > 0 && taught < batch ? taught : batch;
 }
 
-HsHeadWork hs_trainer_head_work(const HsTrainer *trainer, int64_t row)
+HsHeadWork hs_training_head_work(const HsTraining *training, int64_t row)
 {
-    const HsStepQueue *queue = &trainer->queue;
-    const HsDistillation *distillation = &trainer->distillation;
+    const HsTeacher *teaching = &training->teaching;
+    const HsStepQueue *queue = &training->queue;
+    const HsDistillation *distillation = &teaching->distillation;
     const int64_t token = row * queue->shape.length, entry = token * queue->shape.kept;
-    const HsModel *teacher = &trainer->teacher;
+    const HsModel *teacher = &teaching->teacher;
     return (HsHeadWork){
         .fresh = distillation->fresh,
         .again = distillation->again,
-        .teacher_hidden = trainer->taught ? hidden_rows(trainer) : (HsTensor){ 0 },
-        .teacher_head = trainer->taught ? &teacher->params[teacher->nodes[teacher->loss_node].params[0]] : NULL,
+        .teacher_hidden = teaching->taught ? hidden_rows(training) : (HsTensor){ 0 },
+        .teacher_head = teaching->taught ? &teacher->params[teacher->nodes[teacher->loss_node].params[0]] : NULL,
         .kept = queue->shape.kept,
         .weight = (float)distillation->weight,
         .target_weight = (float)distillation->target_weight,
@@ -83,22 +84,22 @@ HsHeadWork hs_trainer_head_work(const HsTrainer *trainer, int64_t row)
     };
 }
 
-void hs_trainer_load_logits(const HsTrainer *trainer, HsStepSlot *slot, const HsStreamBatch *batch)
+void hs_training_load_logits(const HsTraining *training, HsStepSlot *slot, const HsStreamBatch *batch)
 {
-    const int64_t entries = trainer->queue.shape.length * trainer->queue.shape.kept;
+    const int64_t entries = training->queue.shape.length * training->queue.shape.kept;
     for (int64_t row = 0; entries > 0 && row < batch->rows; row++)
         if (batch->slots[row] >= 0)
-            hs_reservoir_read_logits(&trainer->reservoir, batch->slots[row], slot->batch.kept_value + row * entries,
+            hs_reservoir_read_logits(&training->reservoir, batch->slots[row], slot->batch.kept_value + row * entries,
                                      slot->batch.kept_index + row * entries);
 }
 
 /* Rows that other processes had; where gradients pass, round by round (step.c). */
-static HsStatus share_logits(const HsTrainer *trainer, const HsStepSlot *slot, int64_t entries)
+static HsStatus share_logits(const HsTraining *training, const HsStepSlot *slot, int64_t entries)
 {
-    HsComm *comm = trainer->engine.comm;
-    HsStream *stream = trainer->engine.context.stream;
-    const int64_t rounds = hs_trainer_passes_gradients(trainer) ? trainer->ranks.own : 1;
-    const int64_t rows = trainer->queue.shape.rows / rounds;
+    HsComm *comm = training->engine.comm;
+    HsStream *stream = training->engine.context.stream;
+    const int64_t rounds = hs_training_passes_gradients(training) ? training->exchange.ranks.own : 1;
+    const int64_t rows = training->queue.shape.rows / rounds;
     const size_t bytes = (size_t)entries * sizeof *slot->logits.top_value;
     for (int64_t row = 0; row < rounds * rows; row += rows) {
         HS_TRY(hs_share_rows(comm, stream, slot->logits.top_value + row * entries, rows, bytes));
@@ -107,100 +108,106 @@ static HsStatus share_logits(const HsTrainer *trainer, const HsStepSlot *slot, i
     return HS_OK;
 }
 
-HsStatus hs_trainer_keep_logits(HsTrainer *trainer, const HsStepSlot *slot)
+HsStatus hs_training_keep_logits(HsTraining *training, const HsStepSlot *slot)
 {
-    const int64_t entries = trainer->queue.shape.length * trainer->queue.shape.kept;
+    const int64_t entries = training->queue.shape.length * training->queue.shape.kept;
     int64_t count;
     if (entries == 0)
         return HS_OK;
-    HS_TRY(share_logits(trainer, slot, entries));
-    hs_stream_settle(trainer->stream);
-    const int64_t *taken = hs_stream_taken(trainer->stream, &count);
+    HS_TRY(share_logits(training, slot, entries));
+    hs_stream_settle(training->stream);
+    const int64_t *taken = hs_stream_taken(training->stream, &count);
     /* A batch's new sequences are a window of their own, and stand first. */
     assert(count == slot->step.new_rows);
     for (int64_t row = 0; row < count; row++)
         if (taken[row] >= 0)
-            hs_reservoir_write_logits(&trainer->reservoir, taken[row], slot->logits.top_value + row * entries,
+            hs_reservoir_write_logits(&training->reservoir, taken[row], slot->logits.top_value + row * entries,
                                       slot->logits.top_index + row * entries);
     return HS_OK;
 }
 
 /* --- the teacher --- */
 
-HsStatus hs_trainer_create_teacher(HsTrainer *trainer)
+HsStatus hs_training_create_teacher(HsTraining *training)
 {
-    if (!trainer->distillation.teacher)
+    HsTeacher *teaching = &training->teaching;
+    if (!teaching->distillation.teacher)
         return HS_OK;
-    HS_TRY(hs_model_create(trainer->config, &trainer->precision, trainer->vocabulary, &trainer->teacher));
-    trainer->has_teacher = true;
-    hs_trainer_choose_head_chunk(trainer, &trainer->teacher);
-    trainer->teacher.teacher = true;
-    return hs_model_commit(&trainer->teacher, &trainer->engine.context, false);
+    HS_TRY(hs_model_create(training->config, &training->precision, training->vocabulary, &teaching->teacher));
+    teaching->has_teacher = true;
+    hs_training_choose_head_chunk(training, &teaching->teacher);
+    teaching->teacher.teacher = true;
+    return hs_model_commit(&teaching->teacher, &training->engine.context, false);
 }
 
-HsStatus hs_trainer_plan_teacher(HsTrainer *trainer)
+HsStatus hs_training_plan_teacher(HsTraining *training)
 {
-    HsContext *context = &trainer->engine.context;
-    HsProgram *program = &trainer->teacher_program;
-    if (!trainer->has_teacher)
+    HsTeacher *teaching = &training->teaching;
+    HsContext *context = &training->engine.context;
+    HsProgram *program = &teaching->program;
+    if (!teaching->has_teacher)
         return HS_OK;
     /* As large as evaluation's, for which there is room. */
-    HS_TRY(hs_program_create(&trainer->teacher, context, rows_read(trainer), trainer->config->training.max_length,
+    HS_TRY(hs_program_create(&teaching->teacher, context, rows_read(training), training->config->training.max_length,
                              false, HS_RECOMPUTE_NONE, 1, program));
-    HS_TRY(hs_program_commit_in(program, context, &trainer->train_program));
-    const HsTensor hidden = hidden_rows(trainer);
-    hs_arena_init(&trainer->teacher_hidden, context->device, HS_MEMORY_TEACHER);
-    hs_arena_reserve(&trainer->teacher_hidden, hs_tensor_bytes(&hidden));
-    return hs_arena_commit(&trainer->teacher_hidden);
+    HS_TRY(hs_program_commit_in(program, context, &training->train_program));
+    const HsTensor hidden = hidden_rows(training);
+    hs_arena_init(&teaching->hidden, context->device, HS_MEMORY_TEACHER);
+    hs_arena_reserve(&teaching->hidden, hs_tensor_bytes(&hidden));
+    return hs_arena_commit(&teaching->hidden);
 }
 
-void hs_trainer_unplan_teacher(HsTrainer *trainer)
+void hs_training_unplan_teacher(HsTraining *training)
 {
-    if (trainer->teacher_hidden.device)
-        hs_arena_deinit(&trainer->teacher_hidden);
-    hs_program_destroy(&trainer->teacher_program);
+    HsTeacher *teaching = &training->teaching;
+    if (teaching->hidden.device)
+        hs_arena_deinit(&teaching->hidden);
+    hs_program_destroy(&teaching->program);
 }
 
-void hs_trainer_destroy_teacher(HsTrainer *trainer)
+void hs_training_destroy_teacher(HsTraining *training)
 {
-    hs_trainer_unplan_teacher(trainer);
-    if (trainer->has_teacher)
-        hs_model_destroy(&trainer->teacher);
-    trainer->has_teacher = false;
+    HsTeacher *teaching = &training->teaching;
+    hs_training_unplan_teacher(training);
+    if (teaching->has_teacher)
+        hs_model_destroy(&teaching->teacher);
+    teaching->has_teacher = false;
 }
 
-HsStatus hs_trainer_copy_to_teacher(HsTrainer *trainer, int parameter)
+HsStatus hs_training_copy_to_teacher(HsTraining *training, int parameter)
 {
-    HsDevice *device = &trainer->engine.device;
-    const HsParam *from = &trainer->model.params[parameter], *to = &trainer->teacher.params[parameter];
-    return device->copy(device, trainer->engine.context.stream, hs_param_weight_memory(to),
+    HsDevice *device = &training->engine.device;
+    const HsParam *from = &training->model.params[parameter], *to = &training->teaching.teacher.params[parameter];
+    return device->copy(device, training->engine.context.stream, hs_param_weight_memory(to),
                         hs_param_weight_memory(from), hs_param_weight_bytes(from));
 }
 
-HsStatus hs_trainer_take_teacher(HsTrainer *trainer, int task)
+HsStatus hs_training_take_teacher(HsTraining *training, int task)
 {
+    HsTeacher *teaching = &training->teaching;
     /* The model knows what is to be forgotten: the one before that task still teaches, where there is one. */
-    if (task > 0 && !hs_continual_retains(&trainer->continual_config, task - 1))
+    if (task > 0 && !hs_continual_retains(&training->continual_config, task - 1))
         return HS_OK;
-    trainer->taught = trainer->has_teacher && task > 0;
-    if (!trainer->taught)
+    teaching->taught = teaching->has_teacher && task > 0;
+    if (!teaching->taught)
         return HS_OK;
-    HsStatus status = hs_trainer_lend_weights(trainer);
-    for (int i = 0; i < trainer->model.param_count && status == HS_OK; i++)
-        status = hs_trainer_copy_to_teacher(trainer, i);
-    hs_trainer_take_back_weights(trainer);
+    HsStatus status = hs_training_lend_weights(training);
+    for (int i = 0; i < training->model.param_count && status == HS_OK; i++)
+        status = hs_training_copy_to_teacher(training, i);
+    hs_training_take_back_weights(training);
     HS_TRY(status);
-    return hs_model_pack(&trainer->teacher, &trainer->engine.context);
+    return hs_model_pack(&teaching->teacher, &training->engine.context);
 }
 
-HsStatus hs_trainer_ask_teacher(HsTrainer *trainer, int64_t row)
+HsStatus hs_training_ask_teacher(HsTraining *training, int64_t row)
 {
-    const int64_t length = trainer->queue.shape.length;
-    const int64_t batch = trainer->train_program.batch, read = trainer->teacher_program.batch;
-    if (!trainer->taught || row + batch <= trainer->rows_per_step - taught_rows(trainer))
+    HsTeacher *teaching = &training->teaching;
+    const int64_t length = training->queue.shape.length;
+    const int64_t batch = training->train_program.batch, read = teaching->program.batch;
+    if (!teaching->taught || row + batch <= training->rows_per_step - taught_rows(training))
         return HS_OK;
-    const int32_t *tokens = trainer->queue.batch.tokens + (row + batch - read) * length;
-    const HsTensor hidden = hidden_rows(trainer);
-    return hs_program_encode(&trainer->teacher_program, &trainer->engine.context, tokens,
+    const int32_t *tokens = training->queue.batch.tokens + (row + batch - read) * length;
+    const HsTensor hidden = hidden_rows(training);
+    return hs_program_encode(&teaching->program, &training->engine.context, tokens,
                              hs_tensor_rows(hidden, (batch - read) * length, read * length));
 }

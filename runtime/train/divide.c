@@ -8,13 +8,13 @@
 
 #include "kernels/base/log.h"
 #include "runtime/config/continual.h"
-#include "runtime/train/trainer.h"
+#include "runtime/train/run.h"
 
 /* The rows of a batch, or those that are drawn beside it, in equal parts of whole micro-batches. */
-static HsStatus check_rows(const HsTrainer *trainer, int64_t rows, const char *what)
+static HsStatus check_rows(const HsTraining *training, int64_t rows, const char *what)
 {
-    const int64_t count = trainer->ranks.count, micro_batch = hs_config_micro_batch(trainer->config);
-    const int processes = trainer->engine.comm->size;
+    const int64_t count = training->exchange.ranks.count, micro_batch = hs_config_micro_batch(training->config);
+    const int processes = training->engine.comm->size;
     if (rows % count == 0 && rows / count % micro_batch == 0)
         return HS_OK;
     return hs_fail(HS_ECONFIG,
@@ -22,7 +22,7 @@ static HsStatus check_rows(const HsTrainer *trainer, int64_t rows, const char *w
                    "micro-batches (%lld sequences): change batch_size, gradient_accumulation_steps%s or the number of "
                    "processes",
                    (long long)rows, what, (long long)count, processes > 1 ? ", or one a process" : "",
-                   (long long)micro_batch, trainer->config->memory.micro_batch > 0 ? ", memory.micro_batch" : "");
+                   (long long)micro_batch, training->config->memory.micro_batch > 0 ? ", memory.micro_batch" : "");
 }
 
 static bool is_power_of_two(int64_t count)
@@ -32,11 +32,12 @@ static bool is_power_of_two(int64_t count)
 
 /* Gradients that pass are summed once a micro-batch, and consecutive virtual ranks by consecutive processes: so that the
  * sums are those of the other stages, each virtual rank is one micro-batch, and rounds are subtrees. */
-static HsStatus check_passing(const HsTrainer *trainer, int64_t rows)
+static HsStatus check_passing(const HsTraining *training, int64_t rows)
 {
-    const HsConfig *config = trainer->config;
-    const int64_t part = rows / trainer->ranks.count, batch = hs_config_micro_batch(config);
-    const int processes = trainer->engine.comm->size;
+    const HsExchange *exchange = &training->exchange;
+    const HsConfig *config = training->config;
+    const int64_t part = rows / exchange->ranks.count, batch = hs_config_micro_batch(config);
+    const int processes = training->engine.comm->size;
     char cause[64];
     if (config->distributed.zero >= 2)
         snprintf(cause, sizeof cause, "distributed.zero: %lld", (long long)config->distributed.zero);
@@ -47,64 +48,66 @@ static HsStatus check_passing(const HsTrainer *trainer, int64_t rows)
                        "%s sums gradients of each micro-batch (%lld sequences), and a virtual rank has %lld: set "
                        "distributed.virtual_ranks to %lld, or exact to false",
                        cause, (long long)batch, (long long)part, (long long)(rows / batch));
-    if (trainer->ranks.own > 1 && !is_power_of_two(processes))
+    if (exchange->ranks.own > 1 && !is_power_of_two(processes))
         return hs_fail(
             HS_ECONFIG,
             "%s needs a number of processes that is a power of two, or as many virtual ranks as processes (%d): there "
             "are %lld",
-            cause, processes, (long long)trainer->ranks.count);
+            cause, processes, (long long)exchange->ranks.count);
     return HS_OK;
 }
 
 /* As configured; where gradients pass each micro-batch is one, unless it is said otherwise. */
-static int64_t virtual_ranks(const HsTrainer *trainer)
+static int64_t virtual_ranks(const HsTraining *training)
 {
-    const HsConfig *config = trainer->config;
-    const int64_t own = trainer->rows_per_step / trainer->engine.comm->size;
+    const HsConfig *config = training->config;
+    const int64_t own = training->rows_per_step / training->engine.comm->size;
     int64_t batch = hs_config_micro_batch(config);
-    if (config->distributed.virtual_ranks > 0 || !config->distributed.exact || !hs_trainer_passes_gradients(trainer))
+    if (config->distributed.virtual_ranks > 0 || !config->distributed.exact || !hs_training_passes_gradients(training))
         return config->distributed.virtual_ranks;
     while (batch > 1 && (own % batch != 0 || config->training.batch_size % batch != 0))
         batch--;
-    return trainer->rows_per_step / batch;
+    return training->rows_per_step / batch;
 }
 
-HsStatus hs_trainer_divide(HsTrainer *trainer)
+HsStatus hs_training_divide(HsTraining *training)
 {
-    HsConfig *config = trainer->config;
-    const HsComm *comm = trainer->engine.comm;
-    HS_TRY(hs_trainer_check_offload(trainer));
-    trainer->rows_per_step = hs_config_rows_per_step(config);
+    HsExchange *exchange = &training->exchange;
+    HsConfig *config = training->config;
+    const HsComm *comm = training->engine.comm;
+    HS_TRY(hs_training_check_offload(training));
+    training->rows_per_step = hs_config_rows_per_step(config);
     if (!config->distributed.exact && config->distributed.virtual_ranks > 0)
         return hs_fail(HS_ECONFIG,
                        "distributed.virtual_ranks: %lld is what distributed.exact: true sums by: leave one "
                        "of them out",
                        (long long)config->distributed.virtual_ranks);
     const int64_t asked = config->distributed.virtual_ranks;
-    HS_TRY(hs_virtual_ranks_divide(virtual_ranks(trainer), comm, &trainer->ranks));
-    trainer->ranks.asked = asked;
+    HS_TRY(hs_virtual_ranks_divide(virtual_ranks(training), comm, &exchange->ranks));
+    exchange->ranks.asked = asked;
     /* As it is from now on, also for a checkpoint that another number of processes goes on from.  0 says one piece. */
     if (config->distributed.exact)
-        config->distributed.virtual_ranks = trainer->ranks.count > 1 ? trainer->ranks.count : 0;
-    if (trainer->ranks.count == 1)
-        return hs_trainer_passes_gradients(trainer) ? check_passing(trainer, trainer->rows_per_step) : HS_OK;
-    const HsReplayPlan plan = hs_continual_replay_plan(&trainer->continual_config, trainer->rows_per_step);
+        config->distributed.virtual_ranks = exchange->ranks.count > 1 ? exchange->ranks.count : 0;
+    if (exchange->ranks.count == 1)
+        return hs_training_passes_gradients(training) ? check_passing(training, training->rows_per_step) : HS_OK;
+    const HsReplayPlan plan = hs_continual_replay_plan(&training->continual_config, training->rows_per_step);
     const struct {
         int64_t rows;
         const char *what;
-    } passes[] = { { trainer->rows_per_step, "an optimizer step" }, { plan.reference_rows, "the reference gradient" } };
+    } passes[] = { { training->rows_per_step, "an optimizer step" },
+                   { plan.reference_rows, "the reference gradient" } };
     for (int i = 0; i < 2 && passes[i].rows > 0; i++) {
-        HS_TRY(check_rows(trainer, passes[i].rows, passes[i].what));
-        if (hs_trainer_passes_gradients(trainer))
-            HS_TRY(check_passing(trainer, passes[i].rows));
+        HS_TRY(check_rows(training, passes[i].rows, passes[i].what));
+        if (hs_training_passes_gradients(training))
+            HS_TRY(check_passing(training, passes[i].rows));
     }
     return HS_OK;
 }
 
 /* One that says nothing about them goes on with the virtual ranks that it was begun with. */
-HsStatus hs_trainer_keep_virtual_ranks(HsTrainer *trainer, const char *folder)
+HsStatus hs_training_keep_virtual_ranks(HsTraining *training, const char *folder)
 {
-    HsConfig *config = trainer->config, saved;
+    HsConfig *config = training->config, saved;
     static const char *const without_limit[] = { "memory.limit=0" };
     char path[4096];
     if (!folder || config->distributed.virtual_ranks > 0 || !config->distributed.exact)
@@ -114,30 +117,30 @@ HsStatus hs_trainer_keep_virtual_ranks(HsTrainer *trainer, const char *folder)
     const int64_t kept = saved.distributed.virtual_ranks;
     hs_config_deinit(&saved);
     config->distributed.virtual_ranks = kept;
-    if (kept > 0 || trainer->engine.comm->size == 1 || strcmp(config->training.resume, "changed") == 0)
+    if (kept > 0 || training->engine.comm->size == 1 || strcmp(config->training.resume, "changed") == 0)
         return HS_OK;
     return hs_fail(
         HS_ECONFIG,
         "%s was made by one process whose batches are one piece (distributed.virtual_ranks: 1). To go on with "
         "%d processes, whose sums are rounded elsewhere: resume=changed",
-        folder, trainer->engine.comm->size);
+        folder, training->engine.comm->size);
 }
 
-int64_t hs_trainer_micro_batch(const HsTrainer *trainer)
+int64_t hs_training_micro_batch(const HsTraining *training)
 {
-    const HsConfig *config = trainer->config;
-    if (trainer->state.micro_batch > 0)
-        return trainer->state.micro_batch;
+    const HsConfig *config = training->config;
+    if (training->state.micro_batch > 0)
+        return training->state.micro_batch;
     return hs_config_micro_batch(config);
 }
 
 /* The head's gradient [V,C] is read and written once a chunk: on a GPU, where no cache holds a chunk anyway, few large
  * ones are faster.  From the device's memory alone, so that no limit changes a sum's order. */
-void hs_trainer_choose_head_chunk(const HsTrainer *trainer, HsModel *model)
+void hs_training_choose_head_chunk(const HsTraining *training, HsModel *model)
 {
-    const HsDevice *device = &trainer->engine.device;
+    const HsDevice *device = &training->engine.device;
     HsAttributes *head = &model->nodes[model->loss_node].attributes;
-    if (trainer->config->memory.head_chunk > 0 || device->host_accessible)
+    if (training->config->memory.head_chunk > 0 || device->host_accessible)
         return;
     const size_t row_bytes =
         (size_t)head->vocabulary * (hs_dtype_bytes(head->logit) + hs_dtype_bytes(head->logit_gradient));
@@ -146,9 +149,9 @@ void hs_trainer_choose_head_chunk(const HsTrainer *trainer, HsModel *model)
         head->head_chunk *= 2;
 }
 
-int64_t hs_trainer_samples_wanted(const HsTrainer *trainer)
+int64_t hs_training_samples_wanted(const HsTraining *training)
 {
     enum { TASK_PROMPTS = 3 };
-    const int64_t asked = trainer->config->evaluation.show;
-    return asked >= 0 ? asked : trainer->config->task_count > 1 ? TASK_PROMPTS : 0;
+    const int64_t asked = training->config->evaluation.show;
+    return asked >= 0 ? asked : training->config->task_count > 1 ? TASK_PROMPTS : 0;
 }

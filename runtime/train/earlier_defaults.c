@@ -8,7 +8,7 @@
 
 #include "kernels/base/log.h"
 #include "runtime/config/table.h"
-#include "runtime/train/trainer.h"
+#include "runtime/train/run.h"
 
 static const struct {
     const char *section, *name, *earlier;
@@ -44,7 +44,7 @@ static HsStatus keep_end_of_text(HsConfig *config, const HsConfig *saved)
     return set(config, "tokenizer", "end_of_text", "");
 }
 
-HsStatus hs_trainer_complete_saved(HsConfig *saved)
+HsStatus hs_run_complete_saved(HsConfig *saved)
 {
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         char dotted[64];
@@ -55,11 +55,11 @@ HsStatus hs_trainer_complete_saved(HsConfig *saved)
     return HS_OK;
 }
 
-HsStatus hs_trainer_keep_defaults(HsConfig *config, const HsConfig *saved)
+HsStatus hs_run_keep_defaults(HsConfig *config, const HsConfig *saved)
 {
     HsConfig then;
     HS_TRY(hs_config_init(&then));
-    HsStatus status = hs_trainer_complete_saved(&then); /* nothing is set in it: all rows have their earlier default */
+    HsStatus status = hs_run_complete_saved(&then); /* nothing is set in it: all rows have their earlier default */
     for (size_t i = 0; i < sizeof rows / sizeof *rows && status == HS_OK; i++) {
         const HsConfigKey *key = hs_config_key_find(rows[i].section, rows[i].name);
         char dotted[HS_DOTTED_BYTES];

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "runtime/exchange/reduce.h"
-#include "runtime/train/trainer.h"
+#include "runtime/train/run.h"
 
 /* What end-of-text ends is in no text: it has no bytes. */
 static size_t bytes_of(const HsTokenizer *tokenizer, int32_t token)
@@ -170,13 +170,13 @@ HsStatus hs_evaluate_items(const HsEvaluator *evaluator, const HsDataset *datase
     return HS_OK;
 }
 
-HsEvaluator hs_trainer_evaluator(HsTrainer *trainer)
+HsEvaluator hs_training_evaluator(HsTraining *training)
 {
-    hs_trainer_exchange(trainer);
-    return (HsEvaluator){ .program = &trainer->evaluation_program,
-                          .context = &trainer->engine.context,
-                          .comm = trainer->engine.comm,
-                          .in_step = trainer->evaluation_program.exchange != NULL,
-                          .tokens = trainer->evaluation_tokens,
-                          .targets = trainer->evaluation_targets };
+    hs_training_exchange(training);
+    return (HsEvaluator){ .program = &training->evaluation_program,
+                          .context = &training->engine.context,
+                          .comm = training->engine.comm,
+                          .in_step = training->evaluation_program.exchange != NULL,
+                          .tokens = training->evaluation_tokens,
+                          .targets = training->evaluation_targets };
 }

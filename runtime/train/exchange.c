@@ -6,29 +6,30 @@
  */
 #include <stdlib.h>
 
-#include "runtime/train/trainer.h"
+#include "runtime/train/run.h"
 
 static HsStatus before_training(void *user, HsContext *context, int action)
 {
-    HsTrainer *trainer = user;
-    if (hs_trainer_streams_weights(trainer))
-        HS_TRY(hs_weight_visits_before(&trainer->train_visits, context, action));
-    return hs_passing_before(&trainer->passing, context, action);
+    HsTraining *training = user;
+    if (hs_training_streams_weights(training))
+        HS_TRY(hs_weight_visits_before(&training->exchange.train_visits, context, action));
+    return hs_passing_before(&training->exchange.passing, context, action);
 }
 
 static HsStatus after_training(void *user, HsContext *context, int action)
 {
-    const HsTrainer *trainer = user;
-    if (trainer->buckets.count > 0)
-        return hs_buckets_after(&trainer->buckets, context, action);
-    HS_TRY(hs_passing_after(&trainer->passing, context, action));
-    return action == trainer->train_program.action_count - 1 ? hs_passing_join(&trainer->passing, context) : HS_OK;
+    const HsTraining *training = user;
+    const HsExchange *exchange = &training->exchange;
+    if (exchange->buckets.count > 0)
+        return hs_buckets_after(&exchange->buckets, context, action);
+    HS_TRY(hs_passing_after(&exchange->passing, context, action));
+    return action == training->train_program.action_count - 1 ? hs_passing_join(&exchange->passing, context) : HS_OK;
 }
 
 static HsStatus before_evaluation(void *user, HsContext *context, int action)
 {
-    HsTrainer *trainer = user;
-    return hs_weight_visits_before(&trainer->evaluation_visits, context, action);
+    HsTraining *training = user;
+    return hs_weight_visits_before(&training->exchange.evaluation_visits, context, action);
 }
 
 static HsStatus after_evaluation(void *user, HsContext *context, int action)
@@ -39,80 +40,85 @@ static HsStatus after_evaluation(void *user, HsContext *context, int action)
     return HS_OK;
 }
 
-HsStatus hs_trainer_create_exchange(HsTrainer *trainer)
+HsStatus hs_training_create_exchange(HsTraining *training)
 {
-    HsContext *context = &trainer->engine.context;
-    HsWeightStream *stream = &trainer->weight_stream;
-    const HsOffloadLevel level = hs_trainer_offload_level(trainer);
-    size_t training, evaluation;
-    trainer->train_exchange = (HsProgramExchange){ before_training, after_training, trainer };
-    if (!hs_trainer_passes_gradients(trainer))
-        return trainer->engine.comm->size > 1
-                   ? hs_buckets_create(&trainer->train_program, &trainer->shards, &trainer->sums, trainer->engine.comm,
-                                       context, &trainer->buckets)
+    HsExchange *exchange = &training->exchange;
+    HsContext *context = &training->engine.context;
+    HsWeightStream *stream = &exchange->weight_stream;
+    const HsOffloadLevel level = hs_training_offload_level(training);
+    size_t train_bytes, evaluation_bytes;
+    exchange->train_exchange = (HsProgramExchange){ before_training, after_training, training };
+    if (!hs_training_passes_gradients(training))
+        return training->engine.comm->size > 1
+                   ? hs_buckets_create(&training->train_program, &exchange->shards, &exchange->sums,
+                                       training->engine.comm, context, &exchange->buckets)
                    : HS_OK;
-    HS_TRY(hs_beside_create(context, &trainer->beside));
-    HS_TRY(hs_passing_create(&trainer->model, &trainer->train_program, &trainer->shards, &trainer->share,
-                             &trainer->beside, level >= HS_OFFLOAD_GRADIENTS, context, &trainer->passing));
-    if (!hs_trainer_streams_weights(trainer))
+    HS_TRY(hs_beside_create(context, &exchange->beside));
+    HS_TRY(hs_passing_create(&training->model, &training->train_program, &exchange->shards, &exchange->share,
+                             &exchange->beside, level >= HS_OFFLOAD_GRADIENTS, context, &exchange->passing));
+    if (!hs_training_streams_weights(training))
         return HS_OK;
-    HS_TRY(hs_weight_stream_create(&trainer->model, &trainer->shards, &trainer->share, &trainer->beside,
+    HS_TRY(hs_weight_stream_create(&training->model, &exchange->shards, &exchange->share, &exchange->beside,
                                    level >= HS_OFFLOAD_WEIGHTS, context, stream));
-    HS_TRY(hs_weight_visits_find(stream, &trainer->train_program, context, &trainer->train_visits, &training));
-    HS_TRY(
-        hs_weight_visits_find(stream, &trainer->evaluation_program, context, &trainer->evaluation_visits, &evaluation));
-    trainer->evaluation_exchange = (HsProgramExchange){ before_evaluation, after_evaluation, trainer };
-    return hs_weight_stream_commit(stream, training > evaluation ? training : evaluation);
+    HS_TRY(hs_weight_visits_find(stream, &training->train_program, context, &exchange->train_visits, &train_bytes));
+    HS_TRY(hs_weight_visits_find(stream, &training->evaluation_program, context, &exchange->evaluation_visits,
+                                 &evaluation_bytes));
+    exchange->evaluation_exchange = (HsProgramExchange){ before_evaluation, after_evaluation, training };
+    return hs_weight_stream_commit(stream, train_bytes > evaluation_bytes ? train_bytes : evaluation_bytes);
 }
 
-void hs_trainer_destroy_exchange(HsTrainer *trainer)
+void hs_training_destroy_exchange(HsTraining *training)
 {
-    HsArena *const lent[] = { &trainer->lent_gradients, &trainer->lent_weights };
+    HsExchange *exchange = &training->exchange;
+    HsArena *const lent[] = { &exchange->lent_gradients, &exchange->lent_weights };
     for (int i = 0; i < 2; i++)
         if (lent[i]->device)
             hs_arena_deinit(lent[i]);
-    hs_buckets_destroy(&trainer->buckets);
-    hs_weight_visits_destroy(&trainer->train_visits);
-    hs_weight_visits_destroy(&trainer->evaluation_visits);
-    hs_weight_stream_destroy(&trainer->weight_stream);
-    hs_passing_destroy(&trainer->passing);
-    hs_beside_destroy(&trainer->engine.device, &trainer->beside);
+    hs_buckets_destroy(&exchange->buckets);
+    hs_weight_visits_destroy(&exchange->train_visits);
+    hs_weight_visits_destroy(&exchange->evaluation_visits);
+    hs_weight_stream_destroy(&exchange->weight_stream);
+    hs_passing_destroy(&exchange->passing);
+    hs_beside_destroy(&training->engine.device, &exchange->beside);
 }
 
-void hs_trainer_exchange(HsTrainer *trainer)
+void hs_training_exchange(HsTraining *training)
 {
-    const bool lent = trainer->lent_weights.device != NULL;
-    const bool exchanges = hs_trainer_passes_gradients(trainer) || trainer->buckets.count > 0;
-    trainer->train_program.exchange = exchanges ? &trainer->train_exchange : NULL;
-    trainer->evaluation_program.exchange =
-        hs_trainer_streams_weights(trainer) && !lent ? &trainer->evaluation_exchange : NULL;
+    HsExchange *exchange = &training->exchange;
+    const bool lent = exchange->lent_weights.device != NULL;
+    const bool exchanges = hs_training_passes_gradients(training) || exchange->buckets.count > 0;
+    training->train_program.exchange = exchanges ? &exchange->train_exchange : NULL;
+    training->evaluation_program.exchange =
+        hs_training_streams_weights(training) && !lent ? &exchange->evaluation_exchange : NULL;
 }
 
-HsStatus hs_trainer_lend_gradients(HsTrainer *trainer)
+HsStatus hs_training_lend_gradients(HsTraining *training)
 {
-    if (!hs_trainer_passes_gradients(trainer))
+    if (!hs_training_passes_gradients(training))
         return HS_OK;
-    trainer->train_program.exchange = NULL;
-    return hs_passing_lend(&trainer->passing, &trainer->engine.context, &trainer->lent_gradients);
+    training->train_program.exchange = NULL;
+    return hs_passing_lend(&training->exchange.passing, &training->engine.context, &training->exchange.lent_gradients);
 }
 
-void hs_trainer_take_back_gradients(HsTrainer *trainer)
+void hs_training_take_back_gradients(HsTraining *training)
 {
-    if (hs_trainer_passes_gradients(trainer))
-        hs_passing_take_back(&trainer->passing, &trainer->lent_gradients);
+    if (hs_training_passes_gradients(training))
+        hs_passing_take_back(&training->exchange.passing, &training->exchange.lent_gradients);
 }
 
-HsStatus hs_trainer_lend_weights(HsTrainer *trainer)
+HsStatus hs_training_lend_weights(HsTraining *training)
 {
-    if (!hs_trainer_streams_weights(trainer))
+    if (!hs_training_streams_weights(training))
         return HS_OK;
-    hs_trainer_take_back_weights(trainer);
-    trainer->train_program.exchange = trainer->evaluation_program.exchange = NULL;
-    return hs_weight_stream_lend(&trainer->weight_stream, &trainer->engine.context, &trainer->lent_weights);
+    hs_training_take_back_weights(training);
+    training->train_program.exchange = training->evaluation_program.exchange = NULL;
+    return hs_weight_stream_lend(&training->exchange.weight_stream, &training->engine.context,
+                                 &training->exchange.lent_weights);
 }
 
-void hs_trainer_take_back_weights(HsTrainer *trainer)
+void hs_training_take_back_weights(HsTraining *training)
 {
-    if (trainer->lent_weights.device)
-        hs_weight_stream_take_back(&trainer->weight_stream, &trainer->lent_weights);
+    HsExchange *exchange = &training->exchange;
+    if (exchange->lent_weights.device)
+        hs_weight_stream_take_back(&exchange->weight_stream, &exchange->lent_weights);
 }

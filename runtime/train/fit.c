@@ -13,7 +13,7 @@
 #include "runtime/config/continual.h"
 #include "runtime/model/quantized.h"
 #include "runtime/record/process_memory.h"
-#include "runtime/train/trainer.h"
+#include "runtime/train/run.h"
 
 /* --- from a draft to figures --- */
 
@@ -38,19 +38,20 @@ static double bytes_moved(const HsMemoryPlan *plan)
 }
 
 /* The update's moves wait for the last gradient; those of passes run beside them. */
-static void measure_offload(const HsTrainer *trainer, HsMemoryPlan *plan)
+static void measure_offload(const HsTraining *training, HsMemoryPlan *plan)
 {
-    const HsOffloadLevel level = trainer->optimizer.config.offload;
-    const HsSpan *spans = trainer->spans;
+    const HsExchange *exchange = &training->exchange;
+    const HsOffloadLevel level = training->optimizer.config.offload;
+    const HsSpan *spans = training->spans;
     double weights = 0;
     if (level == HS_OFFLOAD_NONE)
         return;
-    for (int v = 0; v < trainer->train_visits.count; v++)
-        weights += (double)trainer->weight_stream.groups.groups[trainer->train_visits.items[v].group].bytes;
-    const HsOffloadTraffic update = hs_offload_traffic(level, spans, trainer->span_count);
+    for (int v = 0; v < exchange->train_visits.count; v++)
+        weights += (double)exchange->weight_stream.groups.groups[exchange->train_visits.items[v].group].bytes;
+    const HsOffloadTraffic update = hs_offload_traffic(level, spans, training->span_count);
     const HsOffloadTraffic passes =
-        hs_offload_pass_traffic(level, spans, trainer->span_count, (double)plan->micro_batches,
-                                (double)trainer->ranks.own, weights / trainer->engine.comm->size);
+        hs_offload_pass_traffic(level, spans, training->span_count, (double)plan->micro_batches,
+                                (double)exchange->ranks.own, weights / training->engine.comm->size);
     plan->offload_down = update.down;
     plan->offload_up = update.up;
     plan->offload_host = update.host;
@@ -59,19 +60,19 @@ static void measure_offload(const HsTrainer *trainer, HsMemoryPlan *plan)
     plan->passes_host = passes.host;
 }
 
-void hs_trainer_measure_plan(const HsTrainer *trainer, HsMemoryPlan *plan)
+void hs_training_measure_plan(const HsTraining *training, HsMemoryPlan *plan)
 {
-    const HsProgram *pass = &trainer->train_program;
-    const HsDevice *device = &trainer->engine.device;
-    const int64_t own = trainer->rows_per_step / trainer->engine.comm->size / pass->batch; /* of this process */
+    const HsProgram *pass = &training->train_program;
+    const HsDevice *device = &training->engine.device;
+    const int64_t own = training->rows_per_step / training->engine.comm->size / pass->batch; /* of this process */
     const double passes = (double)own;
     *plan = (HsMemoryPlan){
         .kept_bytes = pass->kept_bytes,
         .head_bytes = pass->head_bytes,
-        .parameters = hs_model_parameter_count(&trainer->model),
+        .parameters = hs_model_parameter_count(&training->model),
         .micro_batch = pass->batch,
         .micro_batches = own,
-        .tokens = trainer->rows_per_step * pass->sequence_length,
+        .tokens = training->rows_per_step * pass->sequence_length,
         .actions = own * pass->action_count,
         .forward_flops = passes * pass->forward_flops,
         .backward_flops = passes * pass->backward_flops,
@@ -80,16 +81,16 @@ void hs_trainer_measure_plan(const HsTrainer *trainer, HsMemoryPlan *plan)
     memcpy(plan->bytes, device->account.peak, sizeof plan->bytes);
     plan->device_bytes = hs_memory_sum(plan->bytes) - hs_memory_elsewhere(device, plan->bytes);
     plan->disk_bytes = 2.0 * (double)plan->bytes[HS_MEMORY_ON_DISK];
-    measure_offload(trainer, plan);
+    measure_offload(training, plan);
     plan->bytes_moved = bytes_moved(plan);
 }
 
-HsStatus hs_trainer_plan(const HsTrainer *trainer, const HsConfig *config, HsMemoryPlan *plan)
+HsStatus hs_training_plan(const HsTraining *training, const HsConfig *config, HsMemoryPlan *plan)
 {
-    HsTrainer draft;
-    HS_TRY(hs_trainer_draft(trainer, config, &draft));
-    hs_trainer_measure_plan(&draft, plan);
-    hs_trainer_release(&draft);
+    HsTraining draft;
+    HS_TRY(hs_training_draft(training, config, &draft));
+    hs_training_measure_plan(&draft, plan);
+    hs_training_release(&draft);
     return HS_OK;
 }
 
@@ -104,7 +105,7 @@ enum { POLICIES = sizeof policies / sizeof *policies };
 enum { MOST_DIVISORS = 256 }; /* no number of sequences that batch_size may be has more than 240 */
 
 typedef struct Search {
-    const HsTrainer *trainer;
+    const HsTraining *training;
     size_t limit;
     int64_t rows[MOST_DIVISORS]; /* micro-batches: the divisors of the batch, large ones first */
     int count;
@@ -131,9 +132,9 @@ static void list_divisors(Search *search, int64_t batch)
 static HsStatus plan_fit(const Search *search, const HsFit *fit, HsMemoryPlan *plan)
 {
     HsConfig config;
-    hs_fit_apply(search->trainer->config, fit, &config);
-    config.distributed.virtual_ranks = search->trainer->ranks.asked; /* not what followed from another fit */
-    return hs_trainer_plan(search->trainer, &config, plan);
+    hs_fit_apply(search->training->config, fit, &config);
+    config.distributed.virtual_ranks = search->training->exchange.ranks.asked; /* not what followed from another fit */
+    return hs_training_plan(search->training, &config, plan);
 }
 
 /* What no micro-batch and no policy changes. */
@@ -146,7 +147,7 @@ static size_t fixed_bytes(const HsMemoryPlan *plan)
 /* Of equals the first stays: the larger micro-batch, then the earlier policy, as they are offered. */
 static void offer_fit(Search *search, const HsFit *fit, const HsMemoryPlan *plan)
 {
-    const HsDeviceRates rates = hs_nominal_rates(&search->trainer->engine.device);
+    const HsDeviceRates rates = hs_nominal_rates(&search->training->engine.device);
     const double seconds = hs_memory_plan_seconds(plan, &rates);
     if (search->found &&
         (seconds > search->seconds || (seconds >= search->seconds && fit->micro_batch <= search->fit.micro_batch)))
@@ -181,7 +182,7 @@ static HsStatus try_policy(Search *search, int policy, const HsFit *rest)
     HsFit fit = *rest;
     fit.recompute = policies[policy].recompute;
     fit.recompute_every = policies[policy].every;
-    const HsDeviceRates rates = hs_nominal_rates(&search->trainer->engine.device);
+    const HsDeviceRates rates = hs_nominal_rates(&search->training->engine.device);
     Tried low = { -1, 0 }, high = { search->count, 0 }; /* low does not fit, high does */
     while (high.at - low.at > 1) {
         Tried now = { low.at < 0 ? 0 : high.at == search->count ? high.at - 1 : guess_between(search, &low, &high), 0 };
@@ -204,12 +205,12 @@ static HsStatus try_policy(Search *search, int policy, const HsFit *rest)
 /* Where gradients pass, and the number of virtual ranks is given, a micro-batch is one of them. */
 static void leave_possible(Search *search, const HsFit *rest)
 {
-    const HsTrainer *trainer = search->trainer;
-    const bool passes = trainer->config->distributed.zero >= 2 || strcmp(rest->offload, "gradients") == 0 ||
+    const HsTraining *training = search->training;
+    const bool passes = training->config->distributed.zero >= 2 || strcmp(rest->offload, "gradients") == 0 ||
                         strcmp(rest->offload, "weights") == 0;
-    if (!passes || !trainer->config->distributed.exact || trainer->ranks.asked == 0)
+    if (!passes || !training->config->distributed.exact || training->exchange.ranks.asked == 0)
         return;
-    const int64_t part = trainer->rows_per_step / trainer->ranks.asked;
+    const int64_t part = training->rows_per_step / training->exchange.ranks.asked;
     int kept = 0;
     for (int i = 0; i < search->count; i++)
         if (search->rows[i] == part)
@@ -241,12 +242,12 @@ static HsStatus try_all(Search *search, const HsFit *rest)
     return HS_OK;
 }
 
-HsStatus hs_trainer_search(const HsTrainer *trainer, size_t limit, HsFit *fit, HsMemoryPlan *plan, bool *found)
+HsStatus hs_training_search(const HsTraining *training, size_t limit, HsFit *fit, HsMemoryPlan *plan, bool *found)
 {
-    Search search = { .trainer = trainer, .limit = limit };
-    list_divisors(&search, hs_config_micro_batch_most(trainer->config));
-    const HsFit now = hs_fit_of(trainer->config);
-    const int first = (int)hs_trainer_offload_level(trainer), most = (int)hs_trainer_offload_most(trainer);
+    Search search = { .training = training, .limit = limit };
+    list_divisors(&search, hs_config_micro_batch_most(training->config));
+    const HsFit now = hs_fit_of(training->config);
+    const int first = (int)hs_training_offload_level(training), most = (int)hs_training_offload_most(training);
     /* In this order: as configured, more and more on the host; then the same with narrow gradients. */
     for (int narrow = now.narrow_gradients; narrow <= 1; narrow++)
         for (int level = first; (level == first || level <= most) && !search.found; level++) {
@@ -262,10 +263,10 @@ HsStatus hs_trainer_search(const HsTrainer *trainer, size_t limit, HsFit *fit, H
 }
 
 /* Whose is `bytes`: the device's, or a key's where that is less. */
-static const char *least_memory(const HsTrainer *trainer, size_t *bytes)
+static const char *least_memory(const HsTraining *training, size_t *bytes)
 {
-    const HsConfig *config = trainer->config;
-    const HsDevice *device = &trainer->engine.device;
+    const HsConfig *config = training->config;
+    const HsDevice *device = &training->engine.device;
     const struct {
         const char *name;
         int64_t bytes;
@@ -282,16 +283,16 @@ static const char *least_memory(const HsTrainer *trainer, size_t *bytes)
     return name;
 }
 
-size_t hs_trainer_device_memory(const HsTrainer *trainer)
+size_t hs_training_device_memory(const HsTraining *training)
 {
     size_t bytes;
-    least_memory(trainer, &bytes);
+    least_memory(training, &bytes);
     return bytes;
 }
 
-size_t hs_trainer_memory_limit(const HsTrainer *trainer)
+size_t hs_training_memory_limit(const HsTraining *training)
 {
-    return (size_t)(trainer->config->training.target_gpu_util * (double)hs_trainer_device_memory(trainer));
+    return (size_t)(training->config->training.target_gpu_util * (double)hs_training_device_memory(training));
 }
 
 /* --- the largest tensors --- */
@@ -318,10 +319,10 @@ static void offer_tensor(HsTensorUse *uses, int count, HsMemoryCategory category
     offer(uses, count, &use);
 }
 
-int hs_trainer_list_largest(const HsTrainer *trainer, HsTensorUse *uses, int count)
+int hs_training_list_largest(const HsTraining *training, HsTensorUse *uses, int count)
 {
-    const HsModel *model = &trainer->model;
-    const HsProgram *program = &trainer->train_program;
+    const HsModel *model = &training->model;
+    const HsProgram *program = &training->train_program;
     memset(uses, 0, (size_t)count * sizeof *uses);
     for (int i = 0; i < model->param_count; i++) {
         const HsParam *param = &model->params[i];
@@ -331,8 +332,8 @@ int hs_trainer_list_largest(const HsTrainer *trainer, HsTensorUse *uses, int cou
         offer_tensor(uses, count, HS_MEMORY_WEIGHTS, param->name, &weight);
         offer_tensor(uses, count, HS_MEMORY_GRADIENTS, param->name, &param->gradient);
     }
-    for (int i = 0; i < trainer->span_count; i++) {
-        const HsSpan *span = &trainer->spans[i];
+    for (int i = 0; i < training->span_count; i++) {
+        const HsSpan *span = &training->spans[i];
         offer_tensor(uses, count, HS_MEMORY_MASTERS, span->name, &span->master);
         for (int s = 0; s < HS_SPAN_STATES; s++)
             offer_tensor(uses, count, HS_MEMORY_MOMENTS, span->name, &span->state[s]);
@@ -367,12 +368,12 @@ static const char *list_categories(const size_t bytes[HS_MEMORY_COUNT], char tex
 }
 
 /* Where the memory goes, in lines of the log: totals, then the largest tensors of `owner`. */
-static void show_use(const HsTrainer *owner, const char *what, const size_t bytes[HS_MEMORY_COUNT])
+static void show_use(const HsTraining *owner, const char *what, const size_t bytes[HS_MEMORY_COUNT])
 {
     char text[LINE];
     HsTensorUse uses[LARGEST_SHOWN];
     hs_warn("%s, by use (MiB): %s", what, list_categories(bytes, text));
-    int count = hs_trainer_list_largest(owner, uses, LARGEST_SHOWN);
+    int count = hs_training_list_largest(owner, uses, LARGEST_SHOWN);
     for (int i = 0; i < count; i++)
         hs_warn("  %8.1f MiB  %s: %s, %s [%" PRId64 "%s%.0" PRId64 "]", hs_mebibytes((double)uses[i].bytes),
                 hs_memory_row(uses[i].category)->name, uses[i].name, hs_dtype_name(uses[i].tensor.dtype),
@@ -381,21 +382,21 @@ static void show_use(const HsTrainer *owner, const char *what, const size_t byte
 }
 
 /* "needs 12 MiB and costs 1.33 times the time a step:" and the lines; says so where nothing fits. */
-static void show_alternative(const HsTrainer *trainer, size_t limit)
+static void show_alternative(const HsTraining *training, size_t limit)
 {
     HsFit fit;
     HsMemoryPlan plan;
     bool found;
     char lines[HS_FIT_TEXT];
-    if (hs_trainer_search(trainer, limit, &fit, &plan, &found) != HS_OK)
+    if (hs_training_search(training, limit, &fit, &plan, &found) != HS_OK)
         return;
     if (!found) {
         hs_warn("no micro-batch, recomputation or gradient format makes it fit: lower max_length, model.layers or "
                 "model.width, or train on a larger device");
         return;
     }
-    const HsDeviceRates rates = hs_nominal_rates(&trainer->engine.device);
-    hs_fit_lines(trainer->config, &fit, lines);
+    const HsDeviceRates rates = hs_nominal_rates(&training->engine.device);
+    hs_fit_lines(training->config, &fit, lines);
     if (lines[0] == '\0') {
         hs_warn("the configuration fits as it is (%.0f MiB): something else holds the device's memory",
                 hs_mebibytes((double)plan.device_bytes));
@@ -403,32 +404,32 @@ static void show_alternative(const HsTrainer *trainer, size_t limit)
     }
     hs_warn("this would fit: %.0f MiB, a step about %.2f times as long. Write\n%sor set memory.auto_fit: true",
             hs_mebibytes((double)plan.device_bytes),
-            hs_memory_plan_seconds(&plan, &rates) / hs_memory_plan_seconds(&trainer->planned, &rates), lines);
+            hs_memory_plan_seconds(&plan, &rates) / hs_memory_plan_seconds(&training->planned, &rates), lines);
 }
 
-static HsStatus refuse(const HsTrainer *trainer, size_t limit, const char *limit_text)
+static HsStatus refuse(const HsTraining *training, size_t limit, const char *limit_text)
 {
-    HsTrainer draft;
-    HS_TRY(hs_trainer_draft(trainer, trainer->config, &draft));
-    show_use(&draft, "the plan", trainer->planned.bytes);
-    hs_trainer_release(&draft);
-    show_alternative(trainer, limit);
+    HsTraining draft;
+    HS_TRY(hs_training_draft(training, training->config, &draft));
+    show_use(&draft, "the plan", training->planned.bytes);
+    hs_training_release(&draft);
+    show_alternative(training, limit);
     return hs_fail(HS_ENOMEM,
                    "the plan needs %.0f MiB, but %s: nothing was allocated; the lines above say what would fit",
-                   hs_mebibytes((double)trainer->planned.device_bytes), limit_text);
+                   hs_mebibytes((double)training->planned.device_bytes), limit_text);
 }
 
 /* The limit, and in words where it comes from.  A device of its own may be held by other processes: what they hold is
  * not there.  The host's memory is the operating system's to give; what is in use there may be given back. */
-static HsStatus find_limit(const HsTrainer *trainer, size_t *limit, char text[LINE])
+static HsStatus find_limit(const HsTraining *training, size_t *limit, char text[LINE])
 {
-    const HsDevice *device = &trainer->engine.device;
+    const HsDevice *device = &training->engine.device;
     size_t free_bytes = device->memory_bytes, whole;
-    const char *whose = least_memory(trainer, &whole);
-    *limit = hs_trainer_memory_limit(trainer);
-    snprintf(text, LINE, "target_gpu_util %g of %s's %.0f MiB allows %.0f", trainer->config->training.target_gpu_util,
+    const char *whose = least_memory(training, &whole);
+    *limit = hs_training_memory_limit(training);
+    snprintf(text, LINE, "target_gpu_util %g of %s's %.0f MiB allows %.0f", training->config->training.target_gpu_util,
              whose, hs_mebibytes((double)whole), hs_mebibytes((double)*limit));
-    if (device->host_accessible || !device->free_memory || trainer->engine.emulated)
+    if (device->host_accessible || !device->free_memory || training->engine.emulated)
         return HS_OK;
     HS_TRY(device->free_memory(device, &free_bytes));
     if (free_bytes >= *limit)
@@ -439,97 +440,97 @@ static HsStatus find_limit(const HsTrainer *trainer, size_t *limit, char text[LI
     return HS_OK;
 }
 
-static HsStatus fit(HsTrainer *trainer, size_t limit, const char *limit_text)
+static HsStatus fit(HsTraining *training, size_t limit, const char *limit_text)
 {
     HsFit chosen;
     HsMemoryPlan plan;
     bool found;
     char lines[HS_FIT_TEXT];
-    HS_TRY(hs_trainer_search(trainer, limit, &chosen, &plan, &found));
+    HS_TRY(hs_training_search(training, limit, &chosen, &plan, &found));
     if (!found)
-        return refuse(trainer, limit, limit_text);
+        return refuse(training, limit, limit_text);
     hs_info("memory.auto_fit: the plan needs %.0f MiB, but %s; trained with %.0f MiB as if the configuration said\n%s",
-            hs_mebibytes((double)trainer->planned.device_bytes), limit_text, hs_mebibytes((double)plan.device_bytes),
-            hs_fit_lines(trainer->config, &chosen, lines));
-    HS_TRY(hs_fit_write(trainer->config, &chosen));
-    trainer->planned = plan;
-    trainer->config->distributed.virtual_ranks = trainer->ranks.asked;
-    return hs_trainer_divide(trainer); /* how a step is divided follows from the micro-batch, too */
+            hs_mebibytes((double)training->planned.device_bytes), limit_text, hs_mebibytes((double)plan.device_bytes),
+            hs_fit_lines(training->config, &chosen, lines));
+    HS_TRY(hs_fit_write(training->config, &chosen));
+    training->planned = plan;
+    training->config->distributed.virtual_ranks = training->exchange.ranks.asked;
+    return hs_training_divide(training); /* how a step is divided follows from the micro-batch, too */
 }
 
 /* --- memory.place --- */
 
 /* The first level of memory.offload, from the configured one on, with which the plan fits; none: as it was. */
-static HsStatus place_on_host(HsTrainer *trainer, size_t limit)
+static HsStatus place_on_host(HsTraining *training, size_t limit)
 {
-    const int now = (int)hs_trainer_offload_level(trainer), most = (int)hs_trainer_offload_most(trainer);
-    HsFit fit = hs_fit_of(trainer->config);
-    for (int level = now + 1; level <= most && trainer->planned.device_bytes > limit; level++) {
+    const int now = (int)hs_training_offload_level(training), most = (int)hs_training_offload_most(training);
+    HsFit fit = hs_fit_of(training->config);
+    for (int level = now + 1; level <= most && training->planned.device_bytes > limit; level++) {
         HsConfig config;
         HsMemoryPlan plan;
         fit.offload = hs_offload_name((HsOffloadLevel)level);
-        hs_fit_apply(trainer->config, &fit, &config);
-        config.distributed.virtual_ranks = trainer->ranks.asked;
-        HS_TRY(hs_trainer_plan(trainer, &config, &plan));
+        hs_fit_apply(training->config, &fit, &config);
+        config.distributed.virtual_ranks = training->exchange.ranks.asked;
+        HS_TRY(hs_training_plan(training, &config, &plan));
         if (plan.device_bytes > limit)
             continue;
         hs_info("memory.place.gpu: the plan needs %.0f MiB, and %.0f with memory.offload: %s, which is taken",
-                hs_mebibytes((double)trainer->planned.device_bytes), hs_mebibytes((double)plan.device_bytes),
+                hs_mebibytes((double)training->planned.device_bytes), hs_mebibytes((double)plan.device_bytes),
                 fit.offload);
-        HS_TRY(hs_fit_write(trainer->config, &fit));
-        trainer->planned = plan;
-        trainer->config->distributed.virtual_ranks = trainer->ranks.asked;
-        return hs_trainer_divide(trainer);
+        HS_TRY(hs_fit_write(training->config, &fit));
+        training->planned = plan;
+        training->config->distributed.virtual_ranks = training->exchange.ranks.asked;
+        return hs_training_divide(training);
     }
     return HS_OK;
 }
 
 /* What of the host's memory the plan takes and cannot be swapped out, and what it may take; 0: nobody knows. */
-static void measure_host(const HsTrainer *trainer, size_t limit, size_t *wanted, size_t *had)
+static void measure_host(const HsTraining *training, size_t limit, size_t *wanted, size_t *had)
 {
-    const size_t asked = (size_t)trainer->config->memory_place.cpu, available = hs_limits_available("");
-    if (trainer->engine.device.host_accessible) {
-        *wanted = trainer->planned.device_bytes;
+    const size_t asked = (size_t)training->config->memory_place.cpu, available = hs_limits_available("");
+    if (training->engine.device.host_accessible) {
+        *wanted = training->planned.device_bytes;
         *had = limit;
         return;
     }
-    *wanted = trainer->planned.bytes[HS_MEMORY_OFFLOADED];
+    *wanted = training->planned.bytes[HS_MEMORY_OFFLOADED];
     *had = asked > 0 && (available == 0 || asked < available) ? asked : available;
 }
 
 /* Moments, then masters, where the host has no room. */
-static HsStatus place_on_disk(HsTrainer *trainer, size_t limit)
+static HsStatus place_on_disk(HsTraining *training, size_t limit)
 {
     static const char *const what[] = { "nothing", "moments", "moments and masters" };
-    const HsDiskLevel most = hs_trainer_disk_most(trainer), before = trainer->on_disk;
+    const HsDiskLevel most = hs_training_disk_most(training), before = training->on_disk;
     size_t wanted, had;
-    measure_host(trainer, limit, &wanted, &had);
-    for (int level = (int)trainer->on_disk + 1; level <= (int)most && had > 0 && wanted > had; level++) {
-        trainer->on_disk = (HsDiskLevel)level;
-        HS_TRY(hs_trainer_plan(trainer, trainer->config, &trainer->planned));
-        measure_host(trainer, limit, &wanted, &had);
+    measure_host(training, limit, &wanted, &had);
+    for (int level = (int)training->on_disk + 1; level <= (int)most && had > 0 && wanted > had; level++) {
+        training->on_disk = (HsDiskLevel)level;
+        HS_TRY(hs_training_plan(training, training->config, &training->planned));
+        measure_host(training, limit, &wanted, &had);
     }
-    if (trainer->on_disk != before)
+    if (training->on_disk != before)
         hs_info("memory.place: %s go to %s, %.0f MiB: %.0f stay in the host's memory, of %.0f allowed",
-                what[trainer->on_disk], trainer->config->memory_place.disk,
-                hs_mebibytes((double)trainer->planned.bytes[HS_MEMORY_ON_DISK]), hs_mebibytes((double)wanted),
+                what[training->on_disk], training->config->memory_place.disk,
+                hs_mebibytes((double)training->planned.bytes[HS_MEMORY_ON_DISK]), hs_mebibytes((double)wanted),
                 hs_mebibytes((double)had));
     return HS_OK;
 }
 
-HsStatus hs_trainer_place(HsTrainer *trainer, size_t limit)
+HsStatus hs_training_place(HsTraining *training, size_t limit)
 {
-    HS_TRY(hs_trainer_plan(trainer, trainer->config, &trainer->planned));
-    if (trainer->config->memory_place.gpu > 0)
-        HS_TRY(place_on_host(trainer, limit));
-    return place_on_disk(trainer, limit);
+    HS_TRY(hs_training_plan(training, training->config, &training->planned));
+    if (training->config->memory_place.gpu > 0)
+        HS_TRY(place_on_host(training, limit));
+    return place_on_disk(training, limit);
 }
 
-HsStatus hs_trainer_check_host(const HsTrainer *trainer, size_t limit)
+HsStatus hs_training_check_host(const HsTraining *training, size_t limit)
 {
-    const HsConfig *config = trainer->config;
+    const HsConfig *config = training->config;
     size_t wanted, had;
-    measure_host(trainer, limit, &wanted, &had);
+    measure_host(training, limit, &wanted, &had);
     if (had == 0 || wanted <= had)
         return HS_OK;
     return hs_fail(HS_ENOMEM,
@@ -554,16 +555,16 @@ static HsStatus find_fullest(HsComm *comm, int64_t excess, int *fullest)
 
 /* Processes plan their own parts, which are unequal, and a step is divided alike for all: they do as the fullest does.
  * excess: bytes of the configuration beyond the limit, before anything was changed. */
-static HsStatus agree(HsTrainer *trainer, int64_t excess)
+static HsStatus agree(HsTraining *training, int64_t excess)
 {
-    HsComm *comm = trainer->engine.comm;
-    HsFit fit = hs_fit_of(trainer->config);
+    HsComm *comm = training->engine.comm;
+    HsFit fit = hs_fit_of(training->config);
     int fullest;
     HsRecompute policy;
     HS_TRY(hs_recompute_find(fit.recompute, &policy));
     int64_t choice[] = { fit.micro_batch,      policy,
-                         fit.recompute_every,  hs_trainer_offload_level(trainer),
-                         fit.narrow_gradients, trainer->state.micro_batch };
+                         fit.recompute_every,  hs_training_offload_level(training),
+                         fit.narrow_gradients, training->state.micro_batch };
     HS_TRY(find_fullest(comm, excess, &fullest));
     HS_TRY(hs_comm_broadcast(comm, NULL, choice, sizeof choice / sizeof *choice, HS_I64, fullest));
     fit = (HsFit){ .micro_batch = choice[0],
@@ -571,55 +572,55 @@ static HsStatus agree(HsTrainer *trainer, int64_t excess)
                    .recompute_every = choice[2],
                    .offload = hs_offload_name((HsOffloadLevel)choice[3]),
                    .narrow_gradients = choice[4] != 0 };
-    trainer->state.micro_batch = choice[5];
+    training->state.micro_batch = choice[5];
     if (comm->rank == fullest)
         return HS_OK;
     char lines[HS_FIT_TEXT];
-    if (hs_fit_lines(trainer->config, &fit, lines)[0] != '\0')
+    if (hs_fit_lines(training->config, &fit, lines)[0] != '\0')
         hs_info("memory: process %d has the least room; all train as if the configuration said\n%s", fullest, lines);
-    HS_TRY(hs_fit_write(trainer->config, &fit));
-    trainer->config->distributed.virtual_ranks = trainer->ranks.asked;
-    HS_TRY(hs_trainer_divide(trainer));
-    return hs_trainer_plan(trainer, trainer->config, &trainer->planned);
+    HS_TRY(hs_fit_write(training->config, &fit));
+    training->config->distributed.virtual_ranks = training->exchange.ranks.asked;
+    HS_TRY(hs_training_divide(training));
+    return hs_training_plan(training, training->config, &training->planned);
 }
 
-HsStatus hs_trainer_fit(HsTrainer *trainer)
+HsStatus hs_training_fit(HsTraining *training)
 {
-    const HsConfig *config = trainer->config;
-    const bool adapts = config->memory.auto_fit || config->memory_place.gpu > 0 || trainer->state.micro_batch > 0;
+    const HsConfig *config = training->config;
+    const bool adapts = config->memory.auto_fit || config->memory_place.gpu > 0 || training->state.micro_batch > 0;
     size_t limit;
     char limit_text[LINE];
-    HS_TRY(find_limit(trainer, &limit, limit_text));
-    HS_TRY(hs_trainer_plan(trainer, config, &trainer->planned));
-    const int64_t excess = (int64_t)trainer->planned.device_bytes - (int64_t)limit;
-    HS_TRY(hs_trainer_place(trainer, limit));
-    if (trainer->planned.device_bytes > limit && trainer->state.micro_batch > 0) {
+    HS_TRY(find_limit(training, &limit, limit_text));
+    HS_TRY(hs_training_plan(training, config, &training->planned));
+    const int64_t excess = (int64_t)training->planned.device_bytes - (int64_t)limit;
+    HS_TRY(hs_training_place(training, limit));
+    if (training->planned.device_bytes > limit && training->state.micro_batch > 0) {
         hs_warn("the micro-batch of %lld that this run had does not fit any more: as configured, sums will be rounded "
                 "in other places",
-                (long long)trainer->state.micro_batch);
-        trainer->state.micro_batch = 0;
-        HS_TRY(hs_trainer_place(trainer, limit));
+                (long long)training->state.micro_batch);
+        training->state.micro_batch = 0;
+        HS_TRY(hs_training_place(training, limit));
     }
-    if (trainer->planned.device_bytes > limit && config->memory.auto_fit)
-        HS_TRY(fit(trainer, limit, limit_text));
-    if (adapts && trainer->engine.comm->size > 1)
-        HS_TRY(agree(trainer, excess));
-    if (trainer->planned.device_bytes > limit)
-        HS_TRY(refuse(trainer, limit, limit_text));
-    HS_TRY(place_on_disk(trainer, limit)); /* a fit may have moved more to the host */
-    return hs_trainer_check_host(trainer, limit);
+    if (training->planned.device_bytes > limit && config->memory.auto_fit)
+        HS_TRY(fit(training, limit, limit_text));
+    if (adapts && training->engine.comm->size > 1)
+        HS_TRY(agree(training, excess));
+    if (training->planned.device_bytes > limit)
+        HS_TRY(refuse(training, limit, limit_text));
+    HS_TRY(place_on_disk(training, limit)); /* a fit may have moved more to the host */
+    return hs_training_check_host(training, limit);
 }
 
 /* --- said at the end --- */
 
-void hs_trainer_report_memory(const HsTrainer *trainer)
+void hs_training_report_memory(const HsTraining *training)
 {
-    const HsDevice *device = &trainer->engine.device;
+    const HsDevice *device = &training->engine.device;
     const HsProcessMemory process = hs_process_memory();
     size_t planned = 0, current = 0, peak = 0;
     hs_info("memory (MiB)            planned    current       peak");
     for (int i = 0; i < HS_MEMORY_COUNT; i++) {
-        const size_t row[] = { trainer->planned.bytes[i], device->account.current[i], device->account.peak[i] };
+        const size_t row[] = { training->planned.bytes[i], device->account.current[i], device->account.peak[i] };
         if (row[0] + row[1] + row[2] == 0)
             continue;
         planned += row[0];
@@ -631,29 +632,29 @@ void hs_trainer_report_memory(const HsTrainer *trainer)
     hs_info("  %-20s %9.1f  %9.1f  %9.1f", "total", hs_mebibytes((double)planned), hs_mebibytes((double)current),
             hs_mebibytes((double)peak));
     size_t free_now;
-    if (trainer->free_before > 0 && device->free_memory(device, &free_now) == HS_OK)
+    if (training->free_before > 0 && device->free_memory(device, &free_now) == HS_OK)
         hs_info("  %-20s %9.1f  %9.1f  %9s  (taken since the start, by all processes)", "the device",
-                hs_mebibytes((double)trainer->planned.device_bytes),
-                hs_mebibytes((double)trainer->free_before) - hs_mebibytes((double)free_now), "");
+                hs_mebibytes((double)training->planned.device_bytes),
+                hs_mebibytes((double)training->free_before) - hs_mebibytes((double)free_now), "");
     if (process.peak_bytes > 0)
         hs_info("  %-20s %9s  %9.1f  %9.1f  (resident%s)", "the process", "",
                 hs_mebibytes((double)process.current_bytes), hs_mebibytes((double)process.peak_bytes),
                 device->host_accessible ? "" : ", host");
 }
 
-void hs_trainer_explain_memory(const HsTrainer *trainer)
+void hs_training_explain_memory(const HsTraining *training)
 {
-    const HsDevice *device = &trainer->engine.device;
+    const HsDevice *device = &training->engine.device;
     size_t free_bytes = 0;
     char message[1024];                           /* looking around must not replace what went wrong */
     if (hs_memory_sum(device->account.peak) == 0) /* refused, and explained, before anything was allocated */
         return;
     snprintf(message, sizeof message, "%s", hs_error_message());
-    show_use(trainer, "allocated", device->account.current);
+    show_use(training, "allocated", device->account.current);
     if (device->free_memory && device->free_memory(device, &free_bytes) == HS_OK) {
         /* What was asked for could not be had, whatever is said to be free: limits of the process, fragments. */
-        const size_t less = trainer->planned.device_bytes / 10 * 9, free_in_all = free_bytes + device->current_bytes;
-        show_alternative(trainer, free_in_all < less ? free_in_all : less);
+        const size_t less = training->planned.device_bytes / 10 * 9, free_in_all = free_bytes + device->current_bytes;
+        show_alternative(training, free_in_all < less ? free_in_all : less);
     }
     (void)hs_fail(HS_ENOMEM, "%s", message);
 }

@@ -8,7 +8,7 @@
 
 #include "runtime/model/adapter.h"
 #include "runtime/model/selector.h"
-#include "runtime/train/trainer.h"
+#include "runtime/train/run.h"
 
 static HsStatus fill_group(const HsConfig *config, int index, HsOptimizerGroup *group)
 {
@@ -23,22 +23,22 @@ static HsStatus fill_group(const HsConfig *config, int index, HsOptimizerGroup *
 }
 
 /* chosen[param_count]: room for marks. */
-static HsStatus join(HsTrainer *trainer, int index, bool *chosen)
+static HsStatus join(HsTraining *training, int index, bool *chosen)
 {
-    const HsGroupConfig *own = &trainer->config->groups[index];
-    HsOptimizerGroup *group = &trainer->groups[index];
+    const HsGroupConfig *own = &training->config->groups[index];
+    HsOptimizerGroup *group = &training->groups[index];
     char key[64];
     snprintf(key, sizeof key, "optimizer.groups.%d.match", index);
-    memset(chosen, 0, (size_t)trainer->model.param_count * sizeof *chosen);
-    HS_TRY(hs_params_select(&trainer->model, key, &own->match, chosen));
+    memset(chosen, 0, (size_t)training->model.param_count * sizeof *chosen);
+    HS_TRY(hs_params_select(&training->model, key, &own->match, chosen));
     bool joined = false;
-    for (int i = 0; i < trainer->shards.whole_count; i++) {
-        HsSpan *span = &trainer->shards.whole[i];
+    for (int i = 0; i < training->exchange.shards.whole_count; i++) {
+        HsSpan *span = &training->exchange.shards.whole[i];
         if (!chosen[span->parameter] || span->group)
             continue;
         span->group = group;
         joined = true;
-        if (strcmp(own->kind, "inherit") != 0 && hs_optimizer_kind_of(&trainer->optimizer.config, span) != group->kind)
+        if (strcmp(own->kind, "inherit") != 0 && hs_optimizer_kind_of(&training->optimizer.config, span) != group->kind)
             return hs_fail(HS_ECONFIG,
                            "optimizer.groups.%d: %s serves %s only, and %s is none: narrow match, or leave kind out",
                            index, own->kind, hs_optimizer_kind_serves(group->kind), span->name);
@@ -49,31 +49,31 @@ static HsStatus join(HsTrainer *trainer, int index, bool *chosen)
     return HS_OK;
 }
 
-HsStatus hs_trainer_join_groups(HsTrainer *trainer)
+HsStatus hs_training_join_groups(HsTraining *training)
 {
-    const HsConfig *config = trainer->config;
-    bool *chosen = calloc((size_t)trainer->model.param_count, sizeof *chosen);
+    const HsConfig *config = training->config;
+    bool *chosen = calloc((size_t)training->model.param_count, sizeof *chosen);
     HsStatus status =
-        chosen ? HS_OK : hs_fail(HS_ENOMEM, "no memory to mark %d parameters", trainer->model.param_count);
+        chosen ? HS_OK : hs_fail(HS_ENOMEM, "no memory to mark %d parameters", training->model.param_count);
     for (int i = 0; i < config->group_count && status == HS_OK; i++) {
-        status = fill_group(config, i, &trainer->groups[i]);
+        status = fill_group(config, i, &training->groups[i]);
         if (status == HS_OK)
-            status = join(trainer, i, chosen);
+            status = join(training, i, chosen);
     }
     free(chosen);
     return status;
 }
 
 /* Of the spans with this group (NULL: of none) and this rule. */
-static void describe_share(const HsTrainer *trainer, const HsOptimizerGroup *group, HsOptimizerKind kind,
+static void describe_share(const HsTraining *training, const HsOptimizerGroup *group, HsOptimizerKind kind,
                            HsTextLine line, void *user)
 {
-    const HsConfig *config = trainer->config;
+    const HsConfig *config = training->config;
     int64_t elements = 0;
     int tensors = 0;
-    for (int i = 0; i < trainer->shards.whole_count; i++) {
-        const HsSpan *span = &trainer->shards.whole[i];
-        const bool counts = span->group == group && hs_optimizer_kind_of(&trainer->optimizer.config, span) == kind;
+    for (int i = 0; i < training->exchange.shards.whole_count; i++) {
+        const HsSpan *span = &training->exchange.shards.whole[i];
+        const bool counts = span->group == group && hs_optimizer_kind_of(&training->optimizer.config, span) == kind;
         elements += counts ? span->count : 0;
         tensors += counts;
     }
@@ -81,7 +81,7 @@ static void describe_share(const HsTrainer *trainer, const HsOptimizerGroup *gro
         return;
     char text[256], name[32] = "all others";
     if (group)
-        snprintf(name, sizeof name, "group %d", (int)(group - trainer->groups));
+        snprintf(name, sizeof name, "group %d", (int)(group - training->groups));
     else if (config->group_count == 0)
         snprintf(name, sizeof name, "optimizer");
     snprintf(text, sizeof text, "%s: %s, %.3f million parameters in %d tensors, peak learning rate %g, weight decay %g",
@@ -91,10 +91,11 @@ static void describe_share(const HsTrainer *trainer, const HsOptimizerGroup *gro
     line(user, text);
 }
 
-void hs_trainer_describe_rules(const HsTrainer *trainer, HsTextLine line, void *user)
+void hs_training_describe_rules(const HsTraining *training, HsTextLine line, void *user)
 {
-    const HsConfig *config = trainer->config;
-    const int64_t all = hs_model_parameter_count(&trainer->model), trained = hs_model_trainable_count(&trainer->model);
+    const HsConfig *config = training->config;
+    const int64_t all = hs_model_parameter_count(&training->model),
+                  trained = hs_model_trainable_count(&training->model);
     if (trained < all) {
         char text[128];
         const bool adapted = hs_adapter_wanted(config), frozen = config->train.freeze.count > 0;
@@ -102,10 +103,10 @@ void hs_trainer_describe_rules(const HsTrainer *trainer, HsTextLine line, void *
                  all - trained, adapted ? "adapter" : "", adapted && frozen ? ", " : "", frozen ? "train.freeze" : "");
         line(user, text);
     }
-    if (config->group_count == 0 && hs_optimizer_kind_serves(trainer->optimizer.config.kind) == NULL)
+    if (config->group_count == 0 && hs_optimizer_kind_serves(training->optimizer.config.kind) == NULL)
         return;
     for (int g = 0; g <= config->group_count; g++)
         for (int kind = 0; kind < HS_OPTIMIZER_KINDS; kind++)
-            describe_share(trainer, g < config->group_count ? &trainer->groups[g] : NULL, (HsOptimizerKind)kind, line,
+            describe_share(training, g < config->group_count ? &training->groups[g] : NULL, (HsOptimizerKind)kind, line,
                            user);
 }

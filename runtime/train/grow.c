@@ -17,7 +17,7 @@
 
 #include "kernels/base/log.h"
 #include "runtime/io/utf8.h"
-#include "runtime/train/trainer.h"
+#include "runtime/train/run.h"
 
 static bool is(const char *value, const char *word)
 {
@@ -110,24 +110,25 @@ static bool rates_follow_total(const HsConfig *config)
            config->schedule.decay_steps == 0;
 }
 
-HsStatus hs_trainer_compare_tasks(HsTrainer *trainer, const HsConfig *saved, const char *folder)
+HsStatus hs_run_compare_tasks(HsRun *run, const HsConfig *saved, const char *folder)
 {
-    const HsConfig *config = trainer->config;
+    HsTraining *training = &run->training;
+    const HsConfig *config = training->config;
     for (int i = 0; i < saved->task_count; i++)
         if (i >= config->task_count || !is(config->tasks[i].name, saved->tasks[i].name))
             return refuse_list(config, saved, i, folder);
     HS_TRY(check_retained(config, saved, folder));
     HS_TRY(check_known(config, saved, folder));
-    trainer->appended = config->task_count - saved->task_count;
-    if (trainer->appended == 0)
+    run->appended = config->task_count - saved->task_count;
+    if (run->appended == 0)
         return HS_OK;
     const char *const first = config->tasks[saved->task_count].name;
-    if (trainer->joint)
+    if (training->lengths.joint)
         return hs_fail(HS_ECONFIG,
                        "continual.strategy: joint mixes all tasks from the first step on, and task `%.60s` is not in "
                        "%s: remove it, or train all tasks in a fresh out_dir",
                        first, folder);
-    if (trainer->unmarked)
+    if (training->lengths.unmarked)
         return hs_fail(
             HS_ECONFIG,
             "continual.boundaries: none makes one training of all tasks, and task `%.60s` is not in %s: remove "
@@ -141,29 +142,31 @@ HsStatus hs_trainer_compare_tasks(HsTrainer *trainer, const HsConfig *saved, con
                        "with the rates of the new length from here on: resume=changed.  Else remove the task, or "
                        "train all tasks in a fresh out_dir",
                        saved->schedule.kind, folder, first);
-    return hs_trainer_check_token_files(trainer);
+    return hs_run_check_token_files(run);
 }
 
 /* --- the state --- */
 
 /* Under an infinite schedule the rate comes down in the last task, which the list now has behind that one. */
-static bool was_let_down(const HsTrainer *trainer)
+static bool was_let_down(const HsRun *run)
 {
-    const HsTrainerState *state = &trainer->state;
-    const int known = trainer->config->task_count - trainer->appended;
-    if (strcmp(hs_trainer_schedule(trainer), "infinite") != 0)
+    const HsTraining *training = &run->training;
+    const HsTrainingState *state = &training->state;
+    const int known = training->config->task_count - run->appended;
+    if (strcmp(hs_training_schedule(training), "infinite") != 0)
         return false;
-    return state->task >= known ? state->rate_let_down != 0
-                                : state->task == known - 1 &&
-                                      hs_trainer_comes_down(state->task_steps, trainer->phase_steps[state->task]);
+    return state->task >= known
+               ? state->rate_let_down != 0
+               : state->task == known - 1 &&
+                     hs_training_comes_down(state->task_steps, training->lengths.phase_steps[state->task]);
 }
 
 /* For the log, and for the record that reports show. */
-static void tell(HsTrainer *trainer)
+static void tell(HsRun *run)
 {
-    const HsConfig *config = trainer->config;
-    const int known = config->task_count - trainer->appended;
-    const size_t room = sizeof trainer->changes;
+    const HsConfig *config = run->training.config;
+    const int known = config->task_count - run->appended;
+    const size_t room = sizeof run->changes;
     char names[256] = "";
     size_t used = 0;
     for (int i = known; i < config->task_count && used < sizeof names; i++)
@@ -172,30 +175,31 @@ static void tell(HsTrainer *trainer)
     names[hs_utf8_valid_prefix(names, strlen(names))] = '\0'; /* cut to fit, inside a character perhaps */
     hs_info("new tasks: %s; the run had %d until here, and goes on as if they had been listed from the start%s", names,
             known,
-            was_let_down(trainer)
+            was_let_down(run)
                 ? ", but for the learning rate: it came down at the end of what was the last task, and rises again"
                 : "");
-    used = strlen(trainer->changes);
-    snprintf(trainer->changes + used, room - used, "%stasks: %s appended", used > 0 ? ", " : "", names);
-    trainer->changes[hs_utf8_valid_prefix(trainer->changes, strlen(trainer->changes))] = '\0';
+    used = strlen(run->changes);
+    snprintf(run->changes + used, room - used, "%stasks: %s appended", used > 0 ? ", " : "", names);
+    run->changes[hs_utf8_valid_prefix(run->changes, strlen(run->changes))] = '\0';
 }
 
-HsStatus hs_trainer_grow_state(HsTrainer *trainer)
+HsStatus hs_run_grow_state(HsRun *run)
 {
-    HsTrainerState *state = &trainer->state;
-    if (trainer->appended == 0)
+    HsTraining *training = &run->training;
+    HsTrainingState *state = &training->state;
+    if (run->appended == 0)
         return HS_OK;
-    tell(trainer);
-    trainer->new_length = trainer->new_length || rates_follow_total(trainer->config);
+    tell(run);
+    run->new_length = run->new_length || rates_follow_total(training->config);
     /* A run of one task keeps no matrix: its untrained row was measured just now, the task's own is still due. */
-    if (trainer->data.count - trainer->appended == 1)
+    if (training->data.count - run->appended == 1)
         state->matrix_rows = state->counters.applied_steps > 0;
     else if (!state->task_begun && state->task > 0 && state->matrix_rows == state->task + 1)
         state->matrix_rows--;
-    hs_trainer_warn_appended(trainer);
+    hs_run_warn_appended(run);
     /* With one task its best checkpoint had no name but the run's, which is the next task's soon. */
-    const bool one = trainer->data.count - trainer->appended == 1;
-    return one && hs_trainer_records(trainer)
-               ? hs_checkpoint_name_best(trainer->config->training.out_dir, HS_CHECKPOINT_BEST "-1")
+    const bool one = training->data.count - run->appended == 1;
+    return one && hs_training_records(training)
+               ? hs_checkpoint_name_best(training->config->training.out_dir, HS_CHECKPOINT_BEST "-1")
                : HS_OK;
 }

@@ -2,7 +2,7 @@
  *
  * Memory known before it is used: what a configuration takes by category, what a step costs, what would fit instead.
  *
- * A plan is the run's own allocations made on paper (hs_trainer_draft), so planned and measured bytes are equal.
+ * A plan is the run's own allocations made on paper (hs_training_draft), so planned and measured bytes are equal.
  * The search for what fits varies four things that leave the effective batch as it is:
  *     memory.micro_batch   divisors of batch_size     sums are rounded in other places
  *     memory.recompute     all policies               changes no bit

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * HsTrainerState in trainer.json: a row for each member, with its range.  A checkpoint is data that comes from outside:
+ * HsTrainingState in trainer.json: a row for each member, with its range.  A checkpoint is data that comes from outside:
  * what no run can have written is refused before anything is computed from it, each member by itself first, and then
  * those that belong together.
  */
@@ -8,35 +8,35 @@
 #include <stddef.h>
 #include <string.h>
 
-#include "runtime/train/trainer.h"
+#include "runtime/train/run.h"
 
 enum NumberKind { NUMBER_INTEGER, NUMBER_REAL, NUMBER_FLOAT };
 
 #define HASH_MOST (((int64_t)1 << 48) - 1)
 
-#define INTEGER(member, least, most)                                                  \
-    {                                                                                 \
-#member, NUMBER_INTEGER, offsetof(HsTrainerState, member), least, most, false \
+#define INTEGER(member, least, most)                                                   \
+    {                                                                                  \
+#member, NUMBER_INTEGER, offsetof(HsTrainingState, member), least, most, false \
     }
 #define COUNT(member) INTEGER(member, 0, HS_COUNT_MOST)
 /* Of HsStepCounters, whose members have no prefix in the file. */
-#define COUNTER(member)                                                                             \
-    {                                                                                               \
-#member, NUMBER_INTEGER, offsetof(HsTrainerState, counters.member), 0, HS_COUNT_MOST, false \
+#define COUNTER(member)                                                                              \
+    {                                                                                                \
+#member, NUMBER_INTEGER, offsetof(HsTrainingState, counters.member), 0, HS_COUNT_MOST, false \
     }
 /* Finite, or null for a value that there is not. */
-#define REAL(member)                                                        \
-    {                                                                       \
-#member, NUMBER_REAL, offsetof(HsTrainerState, member), 0, 0, false \
+#define REAL(member)                                                         \
+    {                                                                        \
+#member, NUMBER_REAL, offsetof(HsTrainingState, member), 0, 0, false \
     }
-#define REAL_ADDED(member)                                                 \
-    {                                                                      \
-#member, NUMBER_REAL, offsetof(HsTrainerState, member), 0, 0, true \
+#define REAL_ADDED(member)                                                  \
+    {                                                                       \
+#member, NUMBER_REAL, offsetof(HsTrainingState, member), 0, 0, true \
     }
 /* Not in the first releases' checkpoints: 0 there. */
-#define INTEGER_ADDED(member, most)                                              \
-    {                                                                            \
-#member, NUMBER_INTEGER, offsetof(HsTrainerState, member), 0, most, true \
+#define INTEGER_ADDED(member, most)                                               \
+    {                                                                             \
+#member, NUMBER_INTEGER, offsetof(HsTrainingState, member), 0, most, true \
     }
 static const struct {
     const char *name;
@@ -66,14 +66,14 @@ static const struct {
     COUNT(window_steps),
     COUNT(jsonl_bytes),
     COUNT(tensorboard_bytes),
-    { "loss_scale", NUMBER_FLOAT, offsetof(HsTrainerState, counters.loss_scale), 0, 0, false },
+    { "loss_scale", NUMBER_FLOAT, offsetof(HsTrainingState, counters.loss_scale), 0, 0, false },
     COUNTER(scaler_tracker),
     COUNTER(scaler_hysteresis),
     INTEGER_ADDED(micro_batch, HS_COUNT_MOST),
     INTEGER_ADDED(tuning_hash, HASH_MOST),
     INTEGER_ADDED(since_gain, HS_COUNT_MOST),
     INTEGER_ADDED(rate_let_down, 1),
-    { "surveyed_at", NUMBER_INTEGER, offsetof(HsTrainerState, surveyed_at), -1, HS_COUNT_MOST, true },
+    { "surveyed_at", NUMBER_INTEGER, offsetof(HsTrainingState, surveyed_at), -1, HS_COUNT_MOST, true },
     INTEGER_ADDED(looked_at, HS_COUNT_MOST),
     INTEGER_ADDED(consolidated_at, HS_COUNT_MOST),
     REAL_ADDED(window_distillation), /* of no meaning where there are no steps of it */
@@ -83,7 +83,7 @@ static const struct {
 };
 enum { NUMBERS = sizeof table / sizeof *table };
 
-HsJson *hs_trainer_numbers_json(const HsTrainerState *state)
+HsJson *hs_run_numbers_json(const HsTrainingState *state)
 {
     HsJson *json = hs_json_object();
     for (size_t i = 0; json && i < NUMBERS; i++) {
@@ -131,7 +131,7 @@ static HsStatus read_real(const char *file, const HsJson *json, size_t row, char
     return HS_OK;
 }
 
-HsStatus hs_trainer_read_numbers(const char *file, const HsJson *json, HsTrainerState *state)
+HsStatus hs_run_read_numbers(const char *file, const HsJson *json, HsTrainingState *state)
 {
     for (size_t i = 0; i < NUMBERS; i++) {
         char *field = (char *)state + table[i].offset;
@@ -156,10 +156,10 @@ static HsStatus check_bounds(const char *file, const Bound *bounds, size_t count
 }
 
 /* Every step that was tried in a task, applied or skipped, took one batch of its stream. */
-static HsStatus check_position(const HsTrainer *trainer, const char *file)
+static HsStatus check_position(const HsTraining *training, const char *file)
 {
-    const HsTrainerState *state = &trainer->state;
-    const HsReplayPlan plan = hs_continual_replay_plan(&trainer->continual_config, trainer->rows_per_step);
+    const HsTrainingState *state = &training->state;
+    const HsReplayPlan plan = hs_continual_replay_plan(&training->continual_config, training->rows_per_step);
     const int64_t steps = hs_replay_window_steps(&plan), rows = hs_replay_window_rows_most(&plan);
     const int64_t tried = state->task_steps + state->counters.skipped_steps;
     const Bound bounds[] = {
@@ -180,18 +180,19 @@ static HsStatus check_position(const HsTrainer *trainer, const char *file)
     return HS_OK;
 }
 
-HsStatus hs_trainer_check_numbers(const HsTrainer *trainer, const char *file)
+HsStatus hs_run_check_numbers(const HsRun *run, const char *file)
 {
-    const HsTrainerState *state = &trainer->state;
-    const HsScalerConfig *scaler = &trainer->optimizer.scaling;
+    const HsTraining *training = &run->training;
+    const HsTrainingState *state = &training->state;
+    const HsScalerConfig *scaler = &training->optimizer.scaling;
     const int64_t applied = state->counters.applied_steps, tried = applied + state->counters.skipped_steps;
-    const bool same_scaler = !trainer->new_mode;
-    const int phases = trainer->phase_count - trainer->appended; /* the checkpoint's run knew no more */
+    const bool same_scaler = !run->new_mode;
+    const int phases = training->lengths.phase_count - run->appended; /* the checkpoint's run knew no more */
     const Bound bounds[] = {
         { "task", "the run has no more tasks", state->task, phases },
         { "task_begun", "all tasks are done", state->task_begun, state->task < phases },
         { "matrix_rows", "no more tasks are done", state->matrix_rows,
-          trainer->unmarked ? trainer->config->task_count + 1 : state->task + 1 },
+          training->lengths.unmarked ? training->config->task_count + 1 : state->task + 1 },
         { "consolidated_at", "that is all steps", state->consolidated_at, state->task_steps },
         { "task_steps", "that is all steps", state->task_steps, applied },
         { "schedule_steps", "that is all steps", state->counters.schedule_steps, tried },
@@ -203,13 +204,13 @@ HsStatus hs_trainer_check_numbers(const HsTrainer *trainer, const char *file)
         { "window_steps", "that is all steps", state->window_steps, applied },
         { "window_replay_steps", "that is all steps", state->window_replay_steps, applied },
         { "window_distillation_steps", "that is all steps", state->window_distillation_steps, applied },
-        { "tokens_seen", "the steps have no more", state->tokens_seen / trainer->config->training.max_length,
-          tried < HS_COUNT_MOST / trainer->rows_per_step ? tried * trainer->rows_per_step : HS_COUNT_MOST },
+        { "tokens_seen", "the steps have no more", state->tokens_seen / training->config->training.max_length,
+          tried < HS_COUNT_MOST / training->rows_per_step ? tried * training->rows_per_step : HS_COUNT_MOST },
         { "scaler_tracker", "precision.growth_interval", state->counters.scaler_tracker,
           same_scaler ? scaler->growth_interval : HS_COUNT_MOST },
         { "scaler_hysteresis", "precision.hysteresis", state->counters.scaler_hysteresis,
           same_scaler ? scaler->hysteresis : HS_COUNT_MOST },
     };
     HS_TRY(check_bounds(file, bounds, sizeof bounds / sizeof *bounds));
-    return check_position(trainer, file);
+    return check_position(training, file);
 }

@@ -9,7 +9,7 @@
  *
  *     init_from, adapter.init_from       the files of weights, read whole
  *     tokenizer.path                     the tokenizer, with the one that the checkpoint has
- *     tasks.N.train, tasks.N.validation  the files in their order (hs_trainer_check_files)
+ *     tasks.N.train, tasks.N.validation  the files in their order (hs_run_check_files)
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -22,7 +22,7 @@
 #include "runtime/data/synthetic/synthetic.h"
 #include "runtime/io/files.h"
 #include "runtime/io/storage.h"
-#include "runtime/train/trainer.h"
+#include "runtime/train/run.h"
 
 typedef struct HsOriginFile {
     const char *key; /* that named its folder */
@@ -106,7 +106,7 @@ static HsStatus list_place(HsOrigin *origin, int place, const char *folder)
     return status;
 }
 
-void hs_trainer_forget_origin(HsOrigin *origin)
+void hs_run_forget_origin(HsOrigin *origin)
 {
     for (int i = 0; origin && i < origin->count; i++)
         free(origin->items[i].name);
@@ -121,24 +121,25 @@ static HsStatus make(HsOrigin **origin)
     return *origin ? HS_OK : hs_fail(HS_ENOMEM, "no memory to list the files that a run begins with");
 }
 
-HsStatus hs_trainer_list_origin(HsTrainer *trainer)
+HsStatus hs_run_list_origin(HsRun *run)
 {
-    if (!hs_trainer_records(trainer))
+    HsTraining *training = &run->training;
+    if (!hs_training_records(training))
         return HS_OK;
-    HS_TRY(make(&trainer->origin));
+    HS_TRY(make(&run->origin));
     for (int place = 0; place < PLACES; place++)
-        if (folder_of(trainer->config, place)[0] != '\0')
-            HS_TRY(list_place(trainer->origin, place, folder_of(trainer->config, place)));
+        if (folder_of(training->config, place)[0] != '\0')
+            HS_TRY(list_place(run->origin, place, folder_of(training->config, place)));
     return HS_OK;
 }
 
 /* --- in a checkpoint --- */
 
-HsJson *hs_trainer_origin_json(const HsTrainer *trainer)
+HsJson *hs_run_origin_json(const HsRun *run)
 {
     HsJson *array = hs_json_array();
-    for (int i = 0; i < trainer->origin->count; i++) {
-        const HsOriginFile *file = &trainer->origin->items[i];
+    for (int i = 0; i < run->origin->count; i++) {
+        const HsOriginFile *file = &run->origin->items[i];
         HsJson *row = hs_json_object();
         hs_json_set_string(row, "key", file->key);
         hs_json_set_string(row, "name", file->name);
@@ -167,7 +168,7 @@ static HsStatus read_row(const char *name, const HsJson *row, HsOrigin *origin)
     return append(origin, &file);
 }
 
-HsStatus hs_trainer_read_origin(HsTrainer *trainer, const char *folder)
+HsStatus hs_run_read_origin(HsRun *run, const char *folder)
 {
     char *path = NULL, *text = NULL;
     size_t length = 0;
@@ -178,10 +179,10 @@ HsStatus hs_trainer_read_origin(HsTrainer *trainer, const char *folder)
         status = hs_json_parse(path, text, length, &state);
     const HsJson *rows = status == HS_OK ? hs_json_get(state, "origin") : NULL; /* a version that kept none */
     if (rows)
-        status = hs_json_is_array(rows) ? make(&trainer->origin)
+        status = hs_json_is_array(rows) ? make(&run->origin)
                                         : hs_fail(HS_EFORMAT, "%s: member `origin` must be a list", path);
     for (const HsJson *row = hs_json_first(rows); rows && row && status == HS_OK; row = hs_json_next(row))
-        status = read_row(path, row, trainer->origin);
+        status = read_row(path, row, run->origin);
     hs_json_destroy(state);
     free(text);
     free(path);
@@ -233,13 +234,13 @@ static HsStatus compare_files(const HsOrigin *kept, const HsOrigin *found, const
 }
 
 /* Process 0, which records, reads them; what is wrong with them ends the others, too. */
-static HsStatus check_place(const HsTrainer *trainer, int place, const char *before, const char *now)
+static HsStatus check_place(const HsRun *run, int place, const char *before, const char *now)
 {
     HsOrigin *found;
-    if (!hs_trainer_records(trainer))
+    if (!hs_training_records(&run->training))
         return HS_OK;
-    if (!trainer->origin) {
-        if (trainer->appended > 0)
+    if (!run->origin) {
+        if (run->appended > 0)
             return hs_fail(HS_ECONFIG,
                            "%s: appended tasks are measured on the weights that the run began with, and an earlier "
                            "version, which kept no checksums, began it: set it back to %s",
@@ -252,10 +253,10 @@ static HsStatus check_place(const HsTrainer *trainer, int place, const char *bef
     HS_TRY(make(&found));
     HsStatus status = list_place(found, place, now);
     if (status == HS_OK)
-        status = compare_files(trainer->origin, found, places[place], before, now);
+        status = compare_files(run->origin, found, places[place], before, now);
     if (status == HS_OK && strcmp(before, now) != 0)
         hs_info("%s: %s holds what %s held", places[place], now, before);
-    hs_trainer_forget_origin(found);
+    hs_run_forget_origin(found);
     return status;
 }
 
@@ -269,12 +270,12 @@ static HsStatus describe(const HsTokenizer *tokenizer, char **text)
 }
 
 /* The run has the checkpoint's already. */
-static HsStatus check_tokenizer(const HsTrainer *trainer, const char *before, const char *now)
+static HsStatus check_tokenizer(const HsTraining *training, const char *before, const char *now)
 {
     HsTokenizer *other;
     char *ours = NULL, *theirs = NULL;
     HS_TRY(hs_tokenizer_create("bpe", now, NULL, 0, &other));
-    HsStatus status = describe(trainer->data.tokenizer, &ours);
+    HsStatus status = describe(training->data.tokenizer, &ours);
     if (status == HS_OK)
         status = describe(other, &theirs);
     if (status == HS_OK && strcmp(ours, theirs) != 0)
@@ -312,7 +313,7 @@ static bool same_list(const HsStringList *a, const HsStringList *b)
     return true;
 }
 
-HsStatus hs_trainer_accept_moved(HsTrainer *trainer, const HsConfig *saved, HsConfig *config)
+HsStatus hs_run_accept_moved(HsRun *run, const HsConfig *saved, HsConfig *config)
 {
     char **const now[] = { &config->training.init_from, &config->adapter.init_from };
     for (int place = 0; place < PLACES; place++) {
@@ -321,7 +322,7 @@ HsStatus hs_trainer_accept_moved(HsTrainer *trainer, const HsConfig *saved, HsCo
         bool there = true;
         if (before[0] != '\0' && !moved)
             HS_TRY(hs_path_exists(before, &there));
-        if (!there && trainer->appended > 0)
+        if (!there && run->appended > 0)
             return hs_fail(
                 HS_ECONFIG,
                 "%s: appended tasks are measured on the weights that the run began with, and %s is not there "
@@ -330,22 +331,22 @@ HsStatus hs_trainer_accept_moved(HsTrainer *trainer, const HsConfig *saved, HsCo
         if (!there)
             hs_info("%s: %s is not there any more; the checkpoint has the weights and the tokenizer", places[place],
                     before);
-        if (before[0] == '\0' || *now[place][0] == '\0' || (!moved && (trainer->appended == 0 || !trainer->origin)))
+        if (before[0] == '\0' || *now[place][0] == '\0' || (!moved && (run->appended == 0 || !run->origin)))
             continue;
-        HS_TRY(check_place(trainer, place, before, *now[place]));
+        HS_TRY(check_place(run, place, before, *now[place]));
         *now[place] = (char *)(uintptr_t)before;
     }
     const char *const before = saved->tokenizer.path, *const path = config->tokenizer.path;
     if (before[0] != '\0' && path[0] != '\0' && strcmp(before, path) != 0) {
-        HS_TRY(check_tokenizer(trainer, before, path));
+        HS_TRY(check_tokenizer(&run->training, before, path));
         config->tokenizer.path = saved->tokenizer.path;
     }
     for (int i = 0; i < saved->task_count; i++) {
         HsTaskConfig *task = &config->tasks[i];
         if (!has_shape(task, &saved->tasks[i]))
             continue; /* named as a difference */
-        trainer->moved_text |= !same_list(&task->train, &saved->tasks[i].train) ||
-                               strcmp(task->validation, saved->tasks[i].validation) != 0;
+        run->moved_text |= !same_list(&task->train, &saved->tasks[i].train) ||
+                           strcmp(task->validation, saved->tasks[i].validation) != 0;
         task->train = saved->tasks[i].train;
         task->validation = saved->tasks[i].validation;
     }

@@ -12,35 +12,36 @@
  * and halves again only when it is pressed itself.
  */
 #include "kernels/base/log.h"
-#include "runtime/train/trainer.h"
+#include "runtime/train/run.h"
 
-static bool is_pressed(const HsTrainer *trainer, const HsDeviceSample *sample)
+static bool is_pressed(const HsTraining *training, const HsDeviceSample *sample)
 {
-    const double share = trainer->config->memory.pressure;
+    const double share = training->config->memory.pressure;
     return share > 0 && sample->total_bytes > 0 && (double)sample->used_bytes >= share * (double)sample->total_bytes;
 }
 
 /* "13901 of emu:0's 14000 MiB are in use, memory.pressure is 0.97" */
-static const char *describe(const HsTrainer *trainer, const HsDeviceSample *sample, char text[160])
+static const char *describe(const HsTraining *training, const HsDeviceSample *sample, char text[160])
 {
     if (sample->total_bytes == 0)
         return "another process of the run asks for it";
     snprintf(text, 160, "%.0f of %.40s's %.0f MiB are in use, memory.pressure is %g",
-             hs_mebibytes((double)sample->used_bytes), trainer->engine.device.name,
-             hs_mebibytes((double)sample->total_bytes), trainer->config->memory.pressure);
+             hs_mebibytes((double)sample->used_bytes), training->engine.device.name,
+             hs_mebibytes((double)sample->total_bytes), training->config->memory.pressure);
     return text;
 }
 
-/* Takes a sample when one is due; marks the trainer when that asks for less. */
-static HsStatus look(HsTrainer *trainer)
+/* Takes a sample when one is due; marks the run when that asks for less. */
+static HsStatus look(HsRun *run)
 {
-    HsTrainerPressure *pressure = &trainer->pressure;
-    const int64_t micro_batch = hs_trainer_micro_batch(trainer);
+    HsTraining *training = &run->training;
+    HsRunPressure *pressure = &run->pressure;
+    const int64_t micro_batch = hs_training_micro_batch(training);
     HsDeviceSample sample;
     bool taken;
     char text[160];
-    HS_TRY(hs_monitor_poll(trainer->monitor, trainer->state.counters.applied_steps, &sample, &taken));
-    if (!taken || !is_pressed(trainer, &sample))
+    HS_TRY(hs_monitor_poll(run->monitor, training->state.counters.applied_steps, &sample, &taken));
+    if (!taken || !is_pressed(training, &sample))
         return HS_OK;
     if (micro_batch % 2 == 0) {
         pressure->halving = true;
@@ -48,7 +49,7 @@ static HsStatus look(HsTrainer *trainer)
     } else if (!pressure->said) {
         hs_warn("memory pressure: %s, and a micro-batch of %lld cannot be halved: going on as it is. Other processes "
                 "may hold the memory; memory.recompute: block needs less of it",
-                describe(trainer, &sample, text), (long long)micro_batch);
+                describe(training, &sample, text), (long long)micro_batch);
         pressure->said = true;
     }
     return HS_OK;
@@ -56,40 +57,41 @@ static HsStatus look(HsTrainer *trainer)
 
 /* Half the micro-batch may still be more than others have left: then the state is saved, smaller micro-batch included,
  * and the same command goes on from it. */
-static HsStatus save_and_stop(HsTrainer *trainer, HsStatus reason)
+static HsStatus save_and_stop(HsRun *run, HsStatus reason)
 {
     char message[512];
     snprintf(message, sizeof message, "%.511s", hs_error_message());
-    HS_TRY(hs_trainer_save(trainer));
+    HS_TRY(hs_run_save(run));
     return hs_fail(reason, "under memory pressure, after step %lld was saved: %s",
-                   (long long)trainer->state.counters.applied_steps, message);
+                   (long long)run->training.state.counters.applied_steps, message);
 }
 
-static HsStatus halve(HsTrainer *trainer)
+static HsStatus halve(HsRun *run)
 {
-    const int64_t before = hs_trainer_micro_batch(trainer);
-    const HsDeviceSample *sample = &trainer->pressure.sample;
+    HsTraining *training = &run->training;
+    const int64_t before = hs_training_micro_batch(training);
+    const HsDeviceSample *sample = &run->pressure.sample;
     const HsMetricsPressure event = {
-        .step = trainer->state.counters.applied_steps,
+        .step = training->state.counters.applied_steps,
         .before = before,
         .after = before / 2,
         .used_bytes = sample->used_bytes,
         .total_bytes = sample->total_bytes,
     };
     char text[160];
-    trainer->pressure.halving = false;
+    run->pressure.halving = false;
     hs_warn("memory pressure: %s: after step %lld the micro-batch is %lld instead of %lld; the effective batch and the "
             "order of the data stay",
-            describe(trainer, sample, text), (long long)event.step, (long long)event.after, (long long)event.before);
-    trainer->pressure.sample = (HsDeviceSample){ 0 };
-    HS_TRY(hs_metrics_pressure(trainer->metrics, &event));
-    HsStatus status = hs_trainer_set_micro_batch(trainer, event.after);
-    return status == HS_ENOMEM ? save_and_stop(trainer, status) : status;
+            describe(training, sample, text), (long long)event.step, (long long)event.after, (long long)event.before);
+    run->pressure.sample = (HsDeviceSample){ 0 };
+    HS_TRY(hs_metrics_pressure(run->metrics, &event));
+    HsStatus status = hs_training_set_micro_batch(training, event.after);
+    return status == HS_ENOMEM ? save_and_stop(run, status) : status;
 }
 
-HsStatus hs_trainer_watch_pressure(HsTrainer *trainer)
+HsStatus hs_run_watch_pressure(HsRun *run)
 {
-    if (!trainer->pressure.halving)
-        HS_TRY(look(trainer));
-    return trainer->pressure.halving && trainer->queue.count == 0 ? halve(trainer) : HS_OK;
+    if (!run->pressure.halving)
+        HS_TRY(look(run));
+    return run->pressure.halving && run->training.queue.count == 0 ? halve(run) : HS_OK;
 }

@@ -6,7 +6,7 @@
 
 #include "kernels/base/log.h"
 #include "runtime/exchange/reduce.h"
-#include "runtime/train/trainer.h"
+#include "runtime/train/run.h"
 
 /* Of one process; as many numbers as a row has. */
 typedef struct Row {
@@ -14,11 +14,12 @@ typedef struct Row {
 } Row;
 enum { NUMBERS = sizeof(Row) / sizeof(double), ROWS_TOLD = 16 };
 
-static HsStatus tell(const HsTrainer *trainer, const Row *rows)
+static HsStatus tell(const HsRun *run, const Row *rows)
 {
-    const HsComm *comm = trainer->engine.comm;
-    const double steps = (double)(trainer->trained_tokens > 0 ? trainer->trained_tokens : 1) /
-                         (double)(trainer->rows_per_step * trainer->config->training.max_length);
+    const HsTraining *training = &run->training;
+    const HsComm *comm = training->engine.comm;
+    const double steps = (double)(run->trained_tokens > 0 ? run->trained_tokens : 1) /
+                         (double)(training->rows_per_step * training->config->training.max_length);
     char page[160 + 24 * ROWS_TOLD];
     int slowest = 0; /* whoever waits least is waited for */
     for (int r = 1; r < comm->size; r++)
@@ -37,23 +38,24 @@ static HsStatus tell(const HsTrainer *trainer, const Row *rows)
                 r, rows[r].trained_s, share, hs_mebibytes(rows[r].sent_bytes / steps),
                 hs_mebibytes(rows[r].peak_bytes));
     }
-    return hs_trainer_write_run_info(trainer, page);
+    return hs_training_write_run_info(training, page);
 }
 
-HsStatus hs_trainer_report_processes(HsTrainer *trainer)
+HsStatus hs_run_report_processes(HsRun *run)
 {
-    HsComm *comm = trainer->engine.comm;
-    if (comm->size == 1 || trainer->trained_s <= 0)
+    HsTraining *training = &run->training;
+    HsComm *comm = training->engine.comm;
+    if (comm->size == 1 || run->trained_s <= 0)
         return HS_OK;
     Row *rows = calloc((size_t)comm->size, sizeof *rows);
     if (!rows)
         return hs_fail(HS_ENOMEM, "no memory for the figures of %d processes", comm->size);
-    rows[comm->rank] = (Row){ trainer->trained_s, trainer->exchanged_s, trainer->sent_bytes,
-                              (double)trainer->engine.device.peak_bytes };
+    rows[comm->rank] =
+        (Row){ run->trained_s, run->exchanged_s, run->sent_bytes, (double)training->engine.device.peak_bytes };
     HsStatus status =
-        hs_share_entries(comm, trainer->engine.context.stream, &rows->trained_s, (size_t)comm->size * NUMBERS);
-    if (status == HS_OK && hs_trainer_records(trainer))
-        status = tell(trainer, rows);
+        hs_share_entries(comm, training->engine.context.stream, &rows->trained_s, (size_t)comm->size * NUMBERS);
+    if (status == HS_OK && hs_training_records(training))
+        status = tell(run, rows);
     free(rows);
     return status;
 }

@@ -6,30 +6,30 @@
 #include <string.h>
 
 #include "kernels/base/log.h"
-#include "runtime/train/trainer.h"
+#include "runtime/train/run.h"
 
 static bool is(const char *value, const char *word)
 {
     return strcmp(value, word) == 0;
 }
 
-const char *hs_trainer_schedule(const HsTrainer *trainer)
+const char *hs_training_schedule(const HsTraining *training)
 {
-    const HsConfig *config = trainer->config;
+    const HsConfig *config = training->config;
     const bool decays = !is(config->schedule.kind, "constant") && config->schedule.decay_steps == 0;
     if (!is(config->continual.schedule, "auto"))
         return config->continual.schedule;
     /* An adapter that is drawn anew for each task has nothing that a rate or moments could be held for. */
     const bool holds =
-        hs_continual_holds_rate(&trainer->continual_config) && !hs_continual_new_adapters(&trainer->continual_config);
-    const int trained = trainer->phase_count - trainer->continual_config.known;
+        hs_continual_holds_rate(&training->continual_config) && !hs_continual_new_adapters(&training->continual_config);
+    const int trained = training->lengths.phase_count - training->continual_config.known;
     return decays && holds && trained > 1 ? "infinite" : "fresh";
 }
 
-bool hs_trainer_keeps_moments(const HsTrainer *trainer)
+bool hs_training_keeps_moments(const HsTraining *training)
 {
-    const char *const word = trainer->config->continual.optimizer_state;
-    return is(word, "auto") ? is(hs_trainer_schedule(trainer), "infinite") : is(word, "keep");
+    const char *const word = training->config->continual.optimizer_state;
+    return is(word, "auto") ? is(hs_training_schedule(training), "infinite") : is(word, "keep");
 }
 
 /* The part of the last task in which an infinite schedule's rate is let down.  Four domains of real text lose 0.002 nats
@@ -42,31 +42,32 @@ static int64_t held_until(int64_t steps)
     return (int64_t)((1 - LET_DOWN) * (double)steps);
 }
 
-bool hs_trainer_comes_down(int64_t step, int64_t steps)
+bool hs_training_comes_down(int64_t step, int64_t steps)
 {
     return step > held_until(steps);
 }
 
-int64_t hs_trainer_steps_to_let_down(const HsTrainer *trainer)
+int64_t hs_training_steps_to_let_down(const HsTraining *training)
 {
-    const HsTrainerState *state = &trainer->state;
-    const bool last = state->task + 1 == trainer->phase_count;
-    if (!last || trainer->phase_count < 2 || !is(hs_trainer_schedule(trainer), "infinite"))
+    const HsLengths *lengths = &training->lengths;
+    const HsTrainingState *state = &training->state;
+    const bool last = state->task + 1 == lengths->phase_count;
+    if (!last || lengths->phase_count < 2 || !is(hs_training_schedule(training), "infinite"))
         return INT64_MAX;
-    const int64_t at = held_until(trainer->phase_steps[state->task]);
+    const int64_t at = held_until(lengths->phase_steps[state->task]);
     return at >= state->task_steps && at > 0 ? at - state->task_steps : INT64_MAX;
 }
 
 /* A task under an infinite schedule: up where it begins below the peak, held, and in the last one down. */
-static HsStatus set_infinite(HsTrainer *trainer, double peak)
+static HsStatus set_infinite(HsTraining *training, double peak)
 {
-    const HsConfig *config = trainer->config;
-    const int task = (int)trainer->state.task;
-    const int64_t length = trainer->phase_steps[task];
-    const bool first = task <= trainer->continual_config.known, last = task + 1 == trainer->phase_count;
-    const bool below = !first && trainer->state.rate_let_down != 0;
+    const HsConfig *config = training->config;
+    const int task = (int)training->state.task;
+    const int64_t length = training->lengths.phase_steps[task];
+    const bool first = task <= training->continual_config.known, last = task + 1 == training->lengths.phase_count;
+    const bool below = !first && training->state.rate_let_down != 0;
     const double rewarm = below ? ceil(config->continual.rewarm_fraction * (double)length) : 0;
-    HsSchedule *schedule = &trainer->optimizer.schedule;
+    HsSchedule *schedule = &training->optimizer.schedule;
     HS_TRY(hs_schedule_init(schedule, last ? "wsd" : "constant", peak, config->schedule.min_learning_rate,
                             first ? config->schedule.warmup_steps : (int64_t)rewarm, length, LET_DOWN));
     if (below)
@@ -75,51 +76,45 @@ static HsStatus set_infinite(HsTrainer *trainer, double peak)
 }
 
 /* Of the tasks that change nothing. */
-static int64_t steps_before_training(const HsTrainer *trainer)
+static int64_t steps_before_training(const HsTraining *training)
 {
     int64_t steps = 0;
-    for (int task = 0; hs_trainer_is_known(trainer, task); task++)
-        steps += trainer->phase_steps[task];
+    for (int task = 0; hs_training_is_known(training, task); task++)
+        steps += training->lengths.phase_steps[task];
     return steps;
 }
 
 /* continual.schedule: which part of the run one pass of the schedule's shape covers. */
-HsStatus hs_trainer_set_schedule(HsTrainer *trainer)
+HsStatus hs_training_set_schedule(HsTraining *training)
 {
-    const HsConfig *config = trainer->config;
-    int task = (int)trainer->state.task;
-    if (hs_trainer_is_known(trainer, task))
-        return hs_schedule_init(&trainer->optimizer.schedule, "constant", 0, 0, 0, trainer->phase_steps[task], 0);
-    const char *const over_tasks = hs_trainer_schedule(trainer);
+    HsLengths *lengths = &training->lengths;
+    const HsConfig *config = training->config;
+    int task = (int)training->state.task;
+    if (hs_training_is_known(training, task))
+        return hs_schedule_init(&training->optimizer.schedule, "constant", 0, 0, 0, lengths->phase_steps[task], 0);
+    const char *const over_tasks = hs_training_schedule(training);
     bool single = is(over_tasks, "single");
-    bool rewarm = is(over_tasks, "rewarm") && task > trainer->continual_config.known;
-    double own = trainer->one_phase ? 0 : config->tasks[task].learning_rate;
+    bool rewarm = is(over_tasks, "rewarm") && task > training->continual_config.known;
+    double own = lengths->one_phase ? 0 : config->tasks[task].learning_rate;
     double peak = own > 0 ? own : config->training.learning_rate;
-    int64_t length = single ? trainer->total_steps - steps_before_training(trainer) : trainer->phase_steps[task];
+    int64_t length = single ? lengths->total_steps - steps_before_training(training) : lengths->phase_steps[task];
     int64_t warmup = config->schedule.warmup_steps;
     if (rewarm)
         warmup = (int64_t)ceil(config->continual.rewarm_fraction * (double)length);
     int64_t decay = config->schedule.decay_steps > 0 ? config->schedule.decay_steps : length;
-    HsSchedule *schedule = &trainer->optimizer.schedule;
+    HsSchedule *schedule = &training->optimizer.schedule;
     if (is(over_tasks, "infinite"))
-        HS_TRY(set_infinite(trainer, peak));
+        HS_TRY(set_infinite(training, peak));
     else
         HS_TRY(hs_schedule_init(schedule, config->schedule.kind, peak, config->schedule.min_learning_rate, warmup,
                                 decay, config->schedule.wsd_decay_fraction));
-    if (trainer->new_length) {
-        const int64_t now = trainer->optimizer.counters.schedule_steps;
-        hs_info(
-            "the run's length changed, and schedule.kind %s follows it: the learning rate is %.3g now and ends at %.3g",
-            config->schedule.kind, hs_schedule_rate(schedule, now), hs_schedule_rate(schedule, decay));
-        trainer->new_length = false;
-    }
     if (rewarm) /* from where the last task's decay ended */
         schedule->warmup_start = config->schedule.min_learning_rate;
     return HS_OK;
 }
 
-double hs_trainer_rate_scale(const HsTrainer *trainer)
+double hs_training_rate_scale(const HsTraining *training)
 {
-    const double found = trainer->state.rate_found;
-    return hs_continual_rate_scale(&trainer->continual_config).least * (isnan(found) ? 1.0 : found);
+    const double found = training->state.rate_found;
+    return hs_continual_rate_scale(&training->continual_config).least * (isnan(found) ? 1.0 : found);
 }

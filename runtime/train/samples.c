@@ -13,7 +13,7 @@
 
 #include "kernels/base/log.h"
 #include "runtime/io/utf8.h"
-#include "runtime/train/trainer.h"
+#include "runtime/train/run.h"
 
 enum {
     PROMPT_BYTES = 32,
@@ -34,7 +34,7 @@ typedef struct Sample {
 } Sample;
 
 typedef struct Samples {
-    const HsTrainer *trainer;
+    const HsRun *run;
     const HsTokenizer *tokenizer;
     Sample *items;
     int count;
@@ -57,7 +57,7 @@ static bool ends_line(const HsTokenizer *tokenizer, int32_t token)
 static HsStatus add_sample(Samples *samples, int task, const int32_t *prompt, int64_t count, int64_t more)
 {
     Sample *sample = &samples->items[samples->count];
-    const int64_t length = samples->trainer->config->training.max_length;
+    const int64_t length = samples->run->training.config->training.max_length;
     /* The last token is made from `length` ones. */
     *sample = (Sample){ .task = task, .prompt = count, .count = count };
     sample->room = count + more <= length + 1 ? count + more : length + 1;
@@ -88,7 +88,7 @@ static HsStatus add_items(Samples *samples, int task, const HsItemSet *set, int6
 static HsStatus add_text(Samples *samples, int task, const HsStreamTokens *stream, int64_t at)
 {
     const HsTokenizer *tokenizer = samples->tokenizer;
-    const int64_t room = samples->trainer->config->training.max_length / 2;
+    const int64_t room = samples->run->training.config->training.max_length / 2;
     const int32_t *tokens = stream->tokens;
     int64_t first = at, count = 0, word = 0;
     size_t bytes = 0, length;
@@ -115,7 +115,7 @@ static HsStatus add_text(Samples *samples, int task, const HsStreamTokens *strea
 
 static HsStatus choose(Samples *samples, int64_t wanted)
 {
-    const HsTaskData *data = &samples->trainer->data;
+    const HsTaskData *data = &samples->run->training.data;
     for (int task = 0; task < data->count; task++) {
         const HsDataset *dataset = &data->tasks[task];
         const HsItemSet *unseen = &dataset->items[HS_ITEMS_UNSEEN];
@@ -250,12 +250,12 @@ static void print_sample(const HsMetricsSample *sample)
 
 static HsStatus show(const Samples *samples)
 {
-    const HsTrainer *trainer = samples->trainer;
+    const HsRun *run = samples->run;
     HsMetricsSample *shown = calloc((size_t)samples->count, sizeof *shown);
     HsStatus status = shown ? HS_OK : hs_fail(HS_ENOMEM, "no memory to show %d samples", samples->count);
     for (int i = 0; i < samples->count && status == HS_OK; i++) {
         const Sample *sample = &samples->items[i];
-        shown[i].task = trainer->config->tasks[sample->task].name;
+        shown[i].task = run->training.config->tasks[sample->task].name;
         shown[i].exact = sample->exact;
         status = text_of(samples->tokenizer, sample->tokens, sample->prompt, &shown[i].prompt);
         if (status == HS_OK)
@@ -265,7 +265,7 @@ static HsStatus show(const Samples *samples)
             status = text_of(samples->tokenizer, sample->expected, sample->expected_count, &shown[i].expected);
     }
     if (status == HS_OK)
-        status = hs_metrics_samples(trainer->metrics, trainer->state.counters.applied_steps, shown, samples->count);
+        status = hs_metrics_samples(run->metrics, run->training.state.counters.applied_steps, shown, samples->count);
     if (status == HS_OK)
         hs_info("prompts, each with what the model makes of it:");
     for (int i = 0; shown && i < samples->count; i++) {
@@ -279,14 +279,15 @@ static HsStatus show(const Samples *samples)
     return status;
 }
 
-HsStatus hs_trainer_show_samples(HsTrainer *trainer)
+HsStatus hs_run_show_samples(HsRun *run)
 {
-    const int64_t wanted = hs_trainer_samples_wanted(trainer);
-    const HsEvaluator evaluator = hs_trainer_evaluator(trainer);
-    Samples samples = { .trainer = trainer, .tokenizer = trainer->data.tokenizer };
+    HsTraining *training = &run->training;
+    const int64_t wanted = hs_training_samples_wanted(training);
+    const HsEvaluator evaluator = hs_training_evaluator(training);
+    Samples samples = { .run = run, .tokenizer = training->data.tokenizer };
     if (wanted == 0)
         return HS_OK;
-    samples.items = calloc((size_t)(wanted * trainer->data.count), sizeof *samples.items);
+    samples.items = calloc((size_t)(wanted * training->data.count), sizeof *samples.items);
     HsStatus status = samples.items ? HS_OK : hs_fail(HS_ENOMEM, "no memory for %lld samples", (long long)wanted);
     if (status == HS_OK)
         status = choose(&samples, wanted);

@@ -11,7 +11,7 @@
 
 #include "kernels/base/log.h"
 #include "optim/schedule.h"
-#include "runtime/train/trainer.h"
+#include "runtime/train/run.h"
 
 static bool is(const char *value, const char *word)
 {
@@ -46,26 +46,27 @@ static bool warn_phase(const HsConfig *config, const char *what, int64_t length,
 }
 
 /* Of several tasks the first that has something to warn of stands for all. */
-static void warn_schedule(const HsTrainer *trainer)
+static void warn_schedule(const HsTraining *training)
 {
-    const HsConfig *config = trainer->config;
-    const bool whole = is(config->continual.schedule, "single") || trainer->phase_count == 1;
+    const HsLengths *lengths = &training->lengths;
+    const HsConfig *config = training->config;
+    const bool whole = is(config->continual.schedule, "single") || lengths->phase_count == 1;
     /* Later tasks have a warm-up of another length, or none. */
-    const bool rewarm = is(hs_trainer_schedule(trainer), "rewarm") || is(hs_trainer_schedule(trainer), "infinite");
-    bool warned = whole && warn_phase(config, "the run", trainer->total_steps, config->training.learning_rate);
-    for (int i = 0; !whole && !warned && i < (rewarm ? 1 : trainer->phase_count); i++) {
+    const bool rewarm = is(hs_training_schedule(training), "rewarm") || is(hs_training_schedule(training), "infinite");
+    bool warned = whole && warn_phase(config, "the run", lengths->total_steps, config->training.learning_rate);
+    for (int i = 0; !whole && !warned && i < (rewarm ? 1 : lengths->phase_count); i++) {
         const double own = config->tasks[i].learning_rate;
         char what[96];
         snprintf(what, sizeof what, "task %.80s", config->tasks[i].name);
-        warned = warn_phase(config, what, trainer->phase_steps[i], own > 0 ? own : config->training.learning_rate);
+        warned = warn_phase(config, what, lengths->phase_steps[i], own > 0 ? own : config->training.learning_rate);
     }
 }
 
 /* Keys that the kind of schedule does not read. */
-static void warn_unread(const HsTrainer *trainer)
+static void warn_unread(const HsTraining *training)
 {
-    const HsConfig *config = trainer->config;
-    const char *const over_tasks = hs_trainer_schedule(trainer);
+    const HsConfig *config = training->config;
+    const char *const over_tasks = hs_training_schedule(training);
     const bool infinite = is(over_tasks, "infinite");
     const bool constant = is(config->schedule.kind, "constant"), wsd = is(config->schedule.kind, "wsd");
     const struct {
@@ -89,10 +90,10 @@ static void warn_unread(const HsTrainer *trainer)
 }
 
 /* What happens every N steps, and never does where N is more than the run has. */
-static void warn_never(const HsTrainer *trainer)
+static void warn_never(const HsTraining *training)
 {
-    const HsConfig *config = trainer->config;
-    const int64_t steps = trainer->total_steps;
+    const HsConfig *config = training->config;
+    const int64_t steps = training->lengths.total_steps;
     const HsTraceSteps trace = hs_config_trace_steps(config);
     const struct {
         const char *key, *instead;
@@ -103,7 +104,7 @@ static void warn_never(const HsTrainer *trainer)
         { "evaluation.all_tasks_every", "all tasks are evaluated at boundaries only",
           config->evaluation.all_tasks_every },
         { "continual.consolidate_every", "nothing is consolidated, and nothing protects what was learned",
-          trainer->unmarked ? config->continual.consolidate_every : 0 },
+          training->lengths.unmarked ? config->continual.consolidate_every : 0 },
         { "logging.trace", "nothing is traced", trace.first },
     };
     for (size_t i = 0; i < sizeof rules / sizeof *rules; i++)
@@ -119,21 +120,21 @@ static void warn_never(const HsTrainer *trainer)
 }
 
 /* Only later tasks make a model forget. */
-static void warn_retained(const HsTrainer *trainer)
+static void warn_retained(const HsTraining *training)
 {
-    const HsConfig *config = trainer->config;
+    const HsConfig *config = training->config;
     const int last = config->task_count - 1;
     if (!config->tasks[last].retain)
         hs_warn("tasks.%d.retain is false, and no task comes behind %s, which stays as it was learned: append one",
                 last, config->tasks[last].name);
 }
 
-void hs_trainer_warn_settings(const HsTrainer *trainer)
+void hs_training_warn_settings(const HsTraining *training)
 {
-    if (trainer->engine.comm->rank != 0)
+    if (training->engine.comm->rank != 0)
         return;
-    warn_schedule(trainer);
-    warn_unread(trainer);
-    warn_never(trainer);
-    warn_retained(trainer);
+    warn_schedule(training);
+    warn_unread(training);
+    warn_never(training);
+    warn_retained(training);
 }

@@ -2,13 +2,14 @@
  *
  * Signals that ask a run to save and stop.
  */
+#include "runtime/train/signals.h"
+
 #include <signal.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "kernels/base/log.h"
 #include "kernels/base/stop_signals.h"
-#include "runtime/train/trainer.h"
 
 #define STOP_SIGNAL(number) { number, #number },
 static const struct {
@@ -55,7 +56,7 @@ static void on_signal(int number)
     say(": saving, then leaving; once more: leaving at once\n");
 }
 
-void hs_trainer_install_signals(bool from_the_start)
+void hs_run_install_signals(bool from_the_start)
 {
     struct sigaction action;
     memset(&action, 0, sizeof action);
@@ -68,27 +69,27 @@ void hs_trainer_install_signals(bool from_the_start)
     sigaction(SIGPIPE, &action, NULL);
 }
 
-int hs_trainer_stop_signal(void)
+int hs_run_stop_signal(void)
 {
     return (int)stop_signal;
 }
 
-const char *hs_trainer_stop_name(void)
+const char *hs_run_stop_name(void)
 {
     return signal_name((int)stop_signal);
 }
 
-bool hs_trainer_stop_asked(void)
+bool hs_run_stop_asked(void)
 {
     return stop_signal != 0;
 }
 
-void hs_trainer_stop_in_order(void)
+void hs_run_stop_in_order(void)
 {
     stops_in_order = 1;
 }
 
-void hs_trainer_stop_by(int number)
+void hs_run_stop_by(int number)
 {
     if (stop_signal)
         return;

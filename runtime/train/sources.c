@@ -2,7 +2,7 @@
  *
  * Which files a run read: task, path, size and XXH3-64 of each, kept in its checkpoints.  A run that continues over other
  * data would be no run that ever was, so that a file which changed, came or went is refused by name.  Where the
- * configuration has other paths (trainer->moved_text), the files at them are compared one by one in their order, with what
+ * configuration has other paths (HsRun.moved_text), the files at them are compared one by one in their order, with what
  * each is for.
  *
  * Files are read once more for their checksums.  They have just been read for their text: they are in the page cache.
@@ -14,7 +14,7 @@
 
 #include "runtime/data/source/source.h"
 #include "runtime/io/storage.h"
-#include "runtime/train/trainer.h"
+#include "runtime/train/run.h"
 
 typedef struct HsReadFile {
     char *path;
@@ -81,24 +81,24 @@ static HsStatus add_task(HsReadFiles *files, const HsConfig *config, int task)
     return status;
 }
 
-HsStatus hs_trainer_list_files(HsTrainer *trainer)
+HsStatus hs_run_list_files(HsRun *run)
 {
-    const HsConfig *config = trainer->config;
-    trainer->files = calloc(1, sizeof *trainer->files);
-    if (!trainer->files)
+    const HsConfig *config = run->training.config;
+    run->files = calloc(1, sizeof *run->files);
+    if (!run->files)
         return hs_fail(HS_ENOMEM, "no memory to list the files of the training data");
     for (int i = 0; i < config->task_count; i++)
-        HS_TRY(add_task(trainer->files, config, i));
+        HS_TRY(add_task(run->files, config, i));
     return HS_OK;
 }
 
-HsStatus hs_trainer_check_token_files(const HsTrainer *trainer)
+HsStatus hs_run_check_token_files(const HsRun *run)
 {
-    const HsConfig *config = trainer->config;
+    const HsConfig *config = run->training.config;
     HsStatus status = HS_OK;
     if (strcmp(config->tokenizer.kind, "char") != 0)
         return HS_OK;
-    for (int i = config->task_count - trainer->appended; status == HS_OK && i < config->task_count; i++) {
+    for (int i = config->task_count - run->appended; status == HS_OK && i < config->task_count; i++) {
         HsSourceList list = { 0 };
         int trained;
         status = list_sources(config, &config->tasks[i], &list, &trained);
@@ -112,22 +112,22 @@ HsStatus hs_trainer_check_token_files(const HsTrainer *trainer)
     return status;
 }
 
-void hs_trainer_forget_files(HsTrainer *trainer)
+void hs_run_forget_files(HsRun *run)
 {
-    if (!trainer->files)
+    if (!run->files)
         return;
-    for (int i = 0; i < trainer->files->count; i++)
-        free(trainer->files->items[i].path);
-    free(trainer->files->items);
-    free(trainer->files);
-    trainer->files = NULL;
+    for (int i = 0; i < run->files->count; i++)
+        free(run->files->items[i].path);
+    free(run->files->items);
+    free(run->files);
+    run->files = NULL;
 }
 
-HsJson *hs_trainer_files_json(const HsTrainer *trainer)
+HsJson *hs_run_files_json(const HsRun *run)
 {
     HsJson *array = hs_json_array();
-    for (int i = 0; i < trainer->files->count; i++) {
-        const HsReadFile *file = &trainer->files->items[i];
+    for (int i = 0; i < run->files->count; i++) {
+        const HsReadFile *file = &run->files->items[i];
         HsJson *row = hs_json_object();
         hs_json_set_string(row, "path", file->path);
         hs_json_set_integer(row, "task", file->task);
@@ -200,10 +200,10 @@ static bool is_listed_before(const HsReadFiles *files, int index)
 }
 
 /* A file that takes the place of one of the checkpoint's: of the same bytes, for the same, and read in the same way. */
-static HsStatus check_taken(const HsTrainer *trainer, const char *name, const HsJson *row, const HsReadFile *file)
+static HsStatus check_taken(const HsTraining *training, const char *name, const HsJson *row, const HsReadFile *file)
 {
     const char *path, *checksum, *what = NULL;
-    const char *const format = trainer->config->tasks[file->task].format;
+    const char *const format = training->config->tasks[file->task].format;
     int64_t bytes, task = file->task;
     const HsSourceKind *before = NULL, *now = NULL;
     HS_TRY(hs_json_need_string(name, row, "path", &path));
@@ -229,10 +229,10 @@ static HsStatus check_taken(const HsTrainer *trainer, const char *name, const Hs
 }
 
 /* All files at other paths, in their order. */
-static HsStatus check_moved(const HsTrainer *trainer, const char *name, const char *folder, const HsJson *kept)
+static HsStatus check_moved(const HsRun *run, const char *name, const char *folder, const HsJson *kept)
 {
-    const HsReadFiles *files = trainer->files;
-    const int known = trainer->data.count - trainer->appended;
+    const HsReadFiles *files = run->files;
+    const int known = run->training.data.count - run->appended;
     const HsJson *row = hs_json_first(kept);
     const bool says_task = row && hs_json_get(row, "task");
     int count = 0;
@@ -243,7 +243,7 @@ static HsStatus check_moved(const HsTrainer *trainer, const char *name, const ch
         if (file->task >= known || (!says_task && is_listed_before(files, i)))
             continue;
         if (row)
-            HS_TRY(check_taken(trainer, name, row, file));
+            HS_TRY(check_taken(&run->training, name, row, file));
         row = row ? hs_json_next(row) : NULL;
         count++;
     }
@@ -256,30 +256,29 @@ static HsStatus check_moved(const HsTrainer *trainer, const char *name, const ch
         folder, hs_json_count(kept), count);
 }
 
-HsStatus hs_trainer_check_files(const HsTrainer *trainer, const char *name, const char *folder, const HsJson *kept)
+HsStatus hs_run_check_files(const HsRun *run, const char *name, const char *folder, const HsJson *kept)
 {
     if (!kept) /* of a version that kept none */
-        return trainer->moved_text
-                   ? hs_fail(HS_ECONFIG,
-                             "%s was saved by an earlier version, which kept no checksums: the text must "
-                             "lie where it was",
-                             folder)
-                   : HS_OK;
+        return run->moved_text ? hs_fail(HS_ECONFIG,
+                                         "%s was saved by an earlier version, which kept no checksums: the text must "
+                                         "lie where it was",
+                                         folder)
+                               : HS_OK;
     if (!hs_json_is_array(kept))
         return hs_fail(HS_EFORMAT, "%s: member `files` must be a list", name);
-    if (trainer->moved_text)
-        return check_moved(trainer, name, folder, kept);
-    const int known = trainer->data.count - trainer->appended;
+    if (run->moved_text)
+        return check_moved(run, name, folder, kept);
+    const int known = run->training.data.count - run->appended;
     for (const HsJson *row = hs_json_first(kept); row; row = hs_json_next(row))
-        HS_TRY(check_file(trainer->files, known, name, folder, row));
-    for (int i = 0; i < trainer->files->count; i++) {
-        bool found = trainer->files->items[i].task >= known;
+        HS_TRY(check_file(run->files, known, name, folder, row));
+    for (int i = 0; i < run->files->count; i++) {
+        bool found = run->files->items[i].task >= known;
         for (const HsJson *row = hs_json_first(kept); row && !found; row = hs_json_next(row)) {
             const char *path = hs_json_string(hs_json_get(row, "path"));
-            found = path && strcmp(path, trainer->files->items[i].path) == 0;
+            found = path && strcmp(path, run->files->items[i].path) == 0;
         }
         if (!found)
-            return changed(folder, trainer->files->items[i].path, "is new");
+            return changed(folder, run->files->items[i].path, "is new");
     }
     return HS_OK;
 }

@@ -9,9 +9,9 @@
 #include "runtime/checkpoint/adapter_file.h"
 #include "runtime/checkpoint/pretrained.h"
 #include "runtime/config/pretrained.h"
-#include "runtime/train/trainer.h"
+#include "runtime/train/run.h"
 
-HsStatus hs_trainer_given_tokenizer(const HsConfig *config, const char *folder, HsTokenizer **tokenizer)
+HsStatus hs_training_given_tokenizer(const HsConfig *config, const char *folder, HsTokenizer **tokenizer)
 {
     char path[4096];
     HsPretrainedKind kind = HS_PRETRAINED_NONE;
@@ -29,7 +29,7 @@ HsStatus hs_trainer_given_tokenizer(const HsConfig *config, const char *folder, 
     return status;
 }
 
-HsStatus hs_trainer_carry(const HsConfig *config, const char *folder, HsCarried *carried)
+HsStatus hs_run_carry(const HsConfig *config, const char *folder, HsCarried *carried)
 {
     HsPretrainedKind kind = HS_PRETRAINED_NONE;
     HsCheckpoint checkpoint = { 0 };
@@ -46,55 +46,56 @@ HsStatus hs_trainer_carry(const HsConfig *config, const char *folder, HsCarried 
     return status;
 }
 
-static HsStatus start_from_checkpoint(HsTrainer *trainer, const char *from)
+static HsStatus start_from_checkpoint(HsTraining *training, const char *from)
 {
     HsCheckpoint checkpoint;
     char name[4096];
     HS_TRY(hs_checkpoint_open(from, false, &checkpoint));
     snprintf(name, sizeof name, "%s/model.safetensors", checkpoint.folder);
-    HsStatus status = hs_weights_restore(name, &checkpoint.model, &trainer->model, trainer->shards.whole,
-                                         trainer->shards.whole_count, &trainer->engine.context);
+    HsStatus status = hs_weights_restore(name, &checkpoint.model, &training->model, training->exchange.shards.whole,
+                                         training->exchange.shards.whole_count, &training->engine.context);
     if (status == HS_OK)
         hs_info("weights: %s", checkpoint.folder);
     hs_checkpoint_close(&checkpoint);
     return status;
 }
 
-static HsStatus start_from_folder(HsTrainer *trainer, const char *from)
+static HsStatus start_from_folder(HsTraining *training, const char *from)
 {
     HsPretrained pretrained;
     HS_TRY(hs_pretrained_open(from, &pretrained));
-    HsStatus status = hs_pretrained_load(&pretrained, &trainer->model, trainer->shards.whole,
-                                         trainer->shards.whole_count, &trainer->engine.context);
+    HsStatus status = hs_pretrained_load(&pretrained, &training->model, training->exchange.shards.whole,
+                                         training->exchange.shards.whole_count, &training->engine.context);
     if (status == HS_OK)
         hs_info("weights: %s, %d %s", from, pretrained.count, pretrained.count > 1 ? "files" : "file");
     hs_pretrained_close(&pretrained);
     return status;
 }
 
-HsStatus hs_trainer_start(HsTrainer *trainer)
+HsStatus hs_training_start(HsTraining *training)
 {
-    const HsConfig *config = trainer->config;
+    const HsConfig *config = training->config;
     const char *const from = config->training.init_from;
     HsPretrainedKind kind;
     if (from[0] == '\0')
-        return hs_model_initialize(&trainer->model, &trainer->engine.context, (uint64_t)config->training.seed,
-                                   config->model.init_std, trainer->spans, trainer->span_count);
+        return hs_model_initialize(&training->model, &training->engine.context, (uint64_t)config->training.seed,
+                                   config->model.init_std, training->spans, training->span_count);
     HS_TRY(hs_pretrained_kind(from, &kind));
-    HS_TRY(hs_model_initialize_adapters(&trainer->model, &trainer->engine.context, (uint64_t)config->training.seed,
-                                        trainer->spans, trainer->span_count));
-    HS_TRY(kind == HS_PRETRAINED_HUGGINGFACE ? start_from_folder(trainer, from) : start_from_checkpoint(trainer, from));
+    HS_TRY(hs_model_initialize_adapters(&training->model, &training->engine.context, (uint64_t)config->training.seed,
+                                        training->spans, training->span_count));
+    HS_TRY(kind == HS_PRETRAINED_HUGGINGFACE ? start_from_folder(training, from)
+                                             : start_from_checkpoint(training, from));
     if (config->adapter.init_from[0] != '\0')
-        HS_TRY(hs_adapter_load(config->adapter.init_from, &trainer->model, trainer->shards.whole,
-                               trainer->shards.whole_count, &trainer->engine.context));
-    return hs_optimizer_round_weights(&trainer->optimizer, &trainer->engine.context, trainer->spans,
-                                      trainer->span_count);
+        HS_TRY(hs_adapter_load(config->adapter.init_from, &training->model, training->exchange.shards.whole,
+                               training->exchange.shards.whole_count, &training->engine.context));
+    return hs_optimizer_round_weights(&training->optimizer, &training->engine.context, training->spans,
+                                      training->span_count);
 }
 
-HsStatus hs_trainer_ready_weights(HsTrainer *trainer)
+HsStatus hs_training_ready_weights(HsTraining *training)
 {
-    HsContext *context = &trainer->engine.context;
-    HS_TRY(hs_optimizer_round_weights(&trainer->optimizer, context, trainer->spans, trainer->span_count));
-    HS_TRY(hs_shards_gather_weights(&trainer->shards, context));
-    return hs_model_pack(&trainer->model, context);
+    HsContext *context = &training->engine.context;
+    HS_TRY(hs_optimizer_round_weights(&training->optimizer, context, training->spans, training->span_count));
+    HS_TRY(hs_shards_gather_weights(&training->exchange.shards, context));
+    return hs_model_pack(&training->model, context);
 }

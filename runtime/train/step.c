@@ -20,7 +20,7 @@
 
 #include "kernels/base/log.h"
 #include "runtime/exchange/reduce.h"
-#include "runtime/train/trainer.h"
+#include "runtime/train/run.h"
 
 /* --- on the device --- */
 
@@ -35,138 +35,140 @@ typedef struct Rows {
 
 /* The rows of one virtual rank, micro-batch after micro-batch; after the last one of the last, sums are made while it goes
  * on. */
-static HsStatus run_part(HsTrainer *trainer, const Rows *rows, int64_t part, bool last)
+static HsStatus run_part(HsTraining *training, const Rows *rows, int64_t part, bool last)
 {
-    const bool compares = rows->losses != NULL && hs_trainer_compares_logits(trainer);
-    const HsConfig *config = trainer->config;
+    const bool compares = rows->losses != NULL && hs_training_compares_logits(training);
+    const HsConfig *config = training->config;
     const int64_t length = config->training.max_length;
-    const size_t loss_bytes = hs_dtype_bytes(trainer->precision.statistic);
-    const int64_t part_rows = rows->count / trainer->ranks.count, first = part * part_rows;
-    for (int64_t row = first; row < first + part_rows; row += trainer->train_program.batch) {
+    const size_t loss_bytes = hs_dtype_bytes(training->precision.statistic);
+    const int64_t part_rows = rows->count / training->exchange.ranks.count, first = part * part_rows;
+    for (int64_t row = first; row < first + part_rows; row += training->train_program.batch) {
         const int64_t offset = row * length;
-        const HsHeadWork head_work = compares ? hs_trainer_head_work(trainer, row) : (HsHeadWork){ 0 };
+        const HsHeadWork head_work = compares ? hs_training_head_work(training, row) : (HsHeadWork){ 0 };
         const HsProgramFeed feed = {
             .tokens = rows->tokens + offset,
             .targets = rows->targets + offset,
             .seed = (uint64_t)config->training.seed,
-            .step_counter = &trainer->optimizer.state->attempt,
+            .step_counter = &training->optimizer.state->attempt,
             .gradient_scale = rows->gradient_scale,
             .row_offset = rows->first_row * length + offset,
             .losses = rows->losses ? (unsigned char *)rows->losses + (size_t)offset * loss_bytes : NULL,
             .head_work = compares ? &head_work : NULL,
         };
         if (compares)
-            HS_TRY(hs_trainer_ask_teacher(trainer, row));
-        trainer->buckets.open = last && row + trainer->train_program.batch >= first + part_rows;
-        HS_TRY(hs_program_train_queued(&trainer->train_program, &trainer->engine.context, &feed));
+            HS_TRY(hs_training_ask_teacher(training, row));
+        training->exchange.buckets.open = last && row + training->train_program.batch >= first + part_rows;
+        HS_TRY(hs_program_train_queued(&training->train_program, &training->engine.context, &feed));
     }
     return HS_OK;
 }
 
 /* The same where gradients pass: in each round every process has one of N consecutive virtual ranks, whose sum is made
  * while they pass.  Rounds are added along the tree as parts are. */
-static HsStatus run_rounds(HsTrainer *trainer, const Rows *rows)
+static HsStatus run_rounds(HsTraining *training, const Rows *rows)
 {
-    const HsComm *comm = trainer->engine.comm;
-    hs_trainer_exchange(trainer);
-    for (int64_t i = 0; i < trainer->ranks.own; i++) {
-        HS_TRY(run_part(trainer, rows, i * comm->size + comm->rank, false));
-        HS_TRY(hs_partial_sums_add(&trainer->sums, &trainer->engine.context, i));
+    const HsComm *comm = training->engine.comm;
+    hs_training_exchange(training);
+    for (int64_t i = 0; i < training->exchange.ranks.own; i++) {
+        HS_TRY(run_part(training, rows, i * comm->size + comm->rank, false));
+        HS_TRY(hs_partial_sums_add(&training->exchange.sums, &training->engine.context, i));
     }
     return HS_OK;
 }
 
 /* The gradients of all rows: of this process's virtual ranks, then of all processes. */
-static HsStatus run_rows(HsTrainer *trainer, const Rows *rows)
+static HsStatus run_rows(HsTraining *training, const Rows *rows)
 {
-    const HsVirtualRanks *ranks = &trainer->ranks;
-    HsContext *context = &trainer->engine.context;
-    if (hs_trainer_passes_gradients(trainer))
-        return run_rounds(trainer, rows);
-    const bool several = trainer->buckets.count > 0;
-    hs_trainer_exchange(trainer);
+    HsExchange *exchange = &training->exchange;
+    const HsVirtualRanks *ranks = &exchange->ranks;
+    HsContext *context = &training->engine.context;
+    if (hs_training_passes_gradients(training))
+        return run_rounds(training, rows);
+    const bool several = exchange->buckets.count > 0;
+    hs_training_exchange(training);
     for (int64_t i = 0; i < ranks->own; i++) {
         const bool last = several && i == ranks->own - 1;
-        HS_TRY(run_part(trainer, rows, ranks->first + i, last));
+        HS_TRY(run_part(training, rows, ranks->first + i, last));
         if (!last)
-            HS_TRY(hs_partial_sums_add(&trainer->sums, context, i));
+            HS_TRY(hs_partial_sums_add(&exchange->sums, context, i));
     }
-    return several ? hs_buckets_join(&trainer->buckets, context) : HS_OK;
+    return several ? hs_buckets_join(&exchange->buckets, context) : HS_OK;
 }
 
 /* The gradient on sequences of earlier tasks, handed over to the strategy that wants it. */
-static HsStatus run_reference(HsTrainer *trainer, int64_t rows)
+static HsStatus run_reference(HsTraining *training, int64_t rows)
 {
-    const HsStepQueue *queue = &trainer->queue;
+    const HsStepQueue *queue = &training->queue;
     /* Behind the batch's own rows, so that dropout masks are other ones. */
     const Rows reference = { .tokens = queue->batch.reference_tokens,
                              .targets = queue->batch.reference_targets,
                              .count = rows,
                              .first_row = queue->shape.rows,
-                             .gradient_scale = &trainer->optimizer.gradient_scales[HS_ROWS_REFERENCE] };
-    HS_TRY(run_rows(trainer, &reference));
-    return hs_continual_take_reference(trainer->continual, &trainer->engine.context);
+                             .gradient_scale = &training->optimizer.gradient_scales[HS_ROWS_REFERENCE] };
+    HS_TRY(run_rows(training, &reference));
+    return hs_continual_take_reference(training->continual, &training->engine.context);
 }
 
 /* Until its gradients are there a step can be given up as if it had never begun: its batch stays the next one. */
-static void accept_batch(HsTrainer *trainer)
+static void accept_batch(HsTraining *training)
 {
-    if (trainer->batch_in_hand)
-        hs_stream_accept(trainer->stream);
-    trainer->batch_in_hand = false;
+    if (training->batch_in_hand)
+        hs_stream_accept(training->stream);
+    training->batch_in_hand = false;
 }
 
 /* From the batch in its place to updated weights. */
-static HsStatus run_step(HsTrainer *trainer, int64_t reference_rows)
+static HsStatus run_step(HsTraining *training, int64_t reference_rows)
 {
-    HsContext *context = &trainer->engine.context;
-    HsOptimizer *optimizer = &trainer->optimizer;
-    const HsStepQueue *queue = &trainer->queue;
+    HsContext *context = &training->engine.context;
+    HsOptimizer *optimizer = &training->optimizer;
+    const HsStepQueue *queue = &training->queue;
     HS_TRY(hs_optimizer_begin(optimizer, context));
-    trainer->model.scalings.stale = true; /* in a recording, too: weights are cast once in every step */
+    training->model.scalings.stale = true; /* in a recording, too: weights are cast once in every step */
     if (reference_rows > 0)
-        HS_TRY(run_reference(trainer, reference_rows));
+        HS_TRY(run_reference(training, reference_rows));
     const Rows trained = { .tokens = queue->batch.tokens,
                            .targets = queue->batch.targets,
                            .count = queue->shape.rows,
                            .gradient_scale = &optimizer->gradient_scales[HS_ROWS_TRAINED],
                            .losses = queue->losses };
-    HS_TRY(run_rows(trainer, &trained));
-    accept_batch(trainer);
+    HS_TRY(run_rows(training, &trained));
+    accept_batch(training);
     hs_range_begin(context, HS_RANGE_STRATEGY, "strategies, on gradients");
-    HsStatus looked = hs_continual_before_update(trainer->continual, context);
+    HsStatus looked = hs_continual_before_update(training->continual, context);
     hs_range_end(context);
     HS_TRY(looked);
     hs_range_begin(context, HS_RANGE_UPDATE, "update");
-    HsStatus status = hs_optimizer_update(optimizer, context, trainer->spans, trainer->span_count);
+    HsStatus status = hs_optimizer_update(optimizer, context, training->spans, training->span_count);
     if (status == HS_OK)
-        status = hs_model_roll_scales(&trainer->model, context, trainer->engine.comm);
-    trainer->model.scalings.begun = trainer->model.scalings.stale = true;
+        status = hs_model_roll_scales(&training->model, context, training->engine.comm);
+    training->model.scalings.begun = training->model.scalings.stale = true;
     hs_range_end(context);
     return status;
 }
 
-HsStatus hs_trainer_walk_step(HsTrainer *draft)
+HsStatus hs_training_walk_step(HsTraining *draft)
 {
     return run_step(draft, 0);
 }
 
 /* An update packs the whole parameters that it writes; not what came in parts. */
-HsStatus hs_trainer_publish_weights(HsTrainer *trainer)
+HsStatus hs_training_publish_weights(HsTraining *training)
 {
-    HsContext *context = &trainer->engine.context;
-    HS_TRY(hs_shards_gather_weights(&trainer->shards, context));
-    return trainer->shards.cut || trainer->shards.comm ? hs_model_pack(&trainer->model, context) : HS_OK;
+    HsExchange *exchange = &training->exchange;
+    HsContext *context = &training->engine.context;
+    HS_TRY(hs_shards_gather_weights(&exchange->shards, context));
+    return exchange->shards.cut || exchange->shards.comm ? hs_model_pack(&training->model, context) : HS_OK;
 }
 
 /* --- recorded steps --- */
 
-static HsStatus record(HsTrainer *trainer)
+static HsStatus record(HsTraining *training)
 {
-    HsDevice *device = &trainer->engine.device;
-    HsStream *stream = trainer->engine.context.stream;
+    HsDevice *device = &training->engine.device;
+    HsStream *stream = training->engine.context.stream;
     HS_TRY(device->graph_begin(device, stream));
-    HsStatus status = run_step(trainer, 0);
+    HsStatus status = run_step(training, 0);
     HsGraph *graph = NULL;
     /* Recording ends also after a failure, whose message comes first. */
     char message[512];
@@ -178,70 +180,70 @@ static HsStatus record(HsTrainer *trainer)
         return hs_fail(status, "recording a step: %s", message);
     }
     HS_TRY(ended);
-    trainer->graph = graph;
+    training->graph = graph;
     return HS_OK;
 }
 
-static HsStatus replay(HsTrainer *trainer)
+static HsStatus replay(HsTraining *training)
 {
-    HsDevice *device = &trainer->engine.device;
-    if (!trainer->graph_warm) {
-        trainer->graph_warm = true;
-        return run_step(trainer, 0);
+    HsDevice *device = &training->engine.device;
+    if (!training->graph_warm) {
+        training->graph_warm = true;
+        return run_step(training, 0);
     }
-    if (!trainer->graph)
-        HS_TRY(record(trainer));
-    return device->graph_launch(device, trainer->graph, trainer->engine.context.stream);
+    if (!training->graph)
+        HS_TRY(record(training));
+    return device->graph_launch(device, training->graph, training->engine.context.stream);
 }
 
 /* --- starting --- */
 
-static HsStatus enqueue(HsTrainer *trainer, HsStepSlot *slot)
+static HsStatus enqueue(HsTraining *training, HsStepSlot *slot)
 {
-    HsContext *context = &trainer->engine.context;
-    HsOptimizer *optimizer = &trainer->optimizer;
-    const bool wanted = hs_continual_wants_reference(trainer->continual, (int)trainer->state.task);
-    optimizer->learning_rate_scale = slot->step.learning_rate_scale * hs_trainer_rate_scale(trainer);
+    HsContext *context = &training->engine.context;
+    HsOptimizer *optimizer = &training->optimizer;
+    const bool wanted = hs_continual_wants_reference(training->continual, (int)training->state.task);
+    optimizer->learning_rate_scale = slot->step.learning_rate_scale * hs_training_rate_scale(training);
     HS_TRY(hs_optimizer_announce(optimizer, context, slot->counted, slot->reference_counted, slot->input));
-    HS_TRY(hs_step_queue_send(&trainer->queue, slot, optimizer->input));
+    HS_TRY(hs_step_queue_send(&training->queue, slot, optimizer->input));
     /* A recording is replayed as it was made: what changes from step to step cannot be part of its update.  Observed
      * steps run eagerly, as a recording has no ranges, and fold no more than the others, so that the bits are the
      * same. */
-    const bool recordable = hs_trainer_can_record(trainer), folded = !recordable;
+    const bool recordable = hs_training_can_record(training), folded = !recordable;
     if (folded)
-        hs_continual_fold(trainer->continual, &slot->step);
+        hs_continual_fold(training->continual, &slot->step);
     if (recordable && !context->observer)
-        HS_TRY(replay(trainer));
+        HS_TRY(replay(training));
     else
-        HS_TRY(run_step(trainer, wanted ? slot->reference_rows : 0));
-    accept_batch(trainer);
+        HS_TRY(run_step(training, wanted ? slot->reference_rows : 0));
+    accept_batch(training);
     /* Which of the recorded steps ends a group follows from the data alone: MER's interpolations stand beside the
      * recording, but are not waited for either.  A backend that records packs no weights, which would be stale now. */
     hs_range_begin(context, HS_RANGE_STRATEGY, "strategies, on weights");
-    HsStatus looked = hs_continual_after_step(trainer->continual, context, &slot->step, folded);
+    HsStatus looked = hs_continual_after_step(training->continual, context, &slot->step, folded);
     if (looked == HS_OK)
-        looked = hs_trainer_publish_weights(trainer);
+        looked = hs_training_publish_weights(training);
     hs_range_end(context);
     HS_TRY(looked);
-    trainer->model.scalings.stale = true;
-    return hs_step_queue_receive(&trainer->queue, slot, optimizer->outcome);
+    training->model.scalings.stale = true;
+    return hs_step_queue_receive(&training->queue, slot, optimizer->outcome);
 }
 
-HsStatus hs_trainer_start_step(HsTrainer *trainer)
+HsStatus hs_training_start_step(HsTraining *training)
 {
     const HsStreamBatch *batch;
-    HsContext *context = &trainer->engine.context;
+    HsContext *context = &training->engine.context;
     hs_range_begin(context, HS_RANGE_DATA, "data");
-    HsStatus got = hs_stream_peek(trainer->stream, &batch);
+    HsStatus got = hs_stream_peek(training->stream, &batch);
     hs_range_end(context);
     HS_TRY(got);
-    trainer->batch_in_hand = true;
-    HsStepSlot *slot = hs_step_queue_fill(&trainer->queue, batch);
-    hs_trainer_load_logits(trainer, slot, batch);
-    const HsTrainerState *state = &trainer->state;
-    slot->attempt = (uint32_t)(state->counters.applied_steps + state->counters.skipped_steps + trainer->queue.count);
+    training->batch_in_hand = true;
+    HsStepSlot *slot = hs_step_queue_fill(&training->queue, batch);
+    hs_training_load_logits(training, slot, batch);
+    const HsTrainingState *state = &training->state;
+    slot->attempt = (uint32_t)(state->counters.applied_steps + state->counters.skipped_steps + training->queue.count);
     hs_range_begin(context, HS_RANGE_STEP, "optimizer step");
-    HsStatus status = enqueue(trainer, slot);
+    HsStatus status = enqueue(training, slot);
     hs_range_end(context);
     return status;
 }
@@ -250,7 +252,7 @@ HsStatus hs_trainer_start_step(HsTrainer *trainer)
 
 /* Sums over the counted targets of an optimizer step, in row order: the losses of new rows, and of replayed ones; what
  * comparing logits adds to the loss, over the rows in which they are compared. */
-enum { NEW_ROWS, REPLAYED_ROWS, COMPARED_ROWS, ROW_KINDS = HS_TRAINER_LOSS_KINDS };
+enum { NEW_ROWS, REPLAYED_ROWS, COMPARED_ROWS, ROW_KINDS = HS_TRAINING_LOSS_KINDS };
 typedef struct StepLoss {
     double sums[ROW_KINDS];
     int64_t counts[ROW_KINDS];
@@ -258,16 +260,17 @@ typedef struct StepLoss {
 
 /* One micro-batch, sequence by sequence: its own sums, for this process's rows, and how many targets they are of, for
  * everybody's. */
-static void split_losses(const HsTrainer *trainer, const HsStepSlot *slot, int64_t first_row, bool own, double *sums,
+static void split_losses(const HsTraining *training, const HsStepSlot *slot, int64_t first_row, bool own, double *sums,
                          int64_t *counts)
 {
-    const int64_t length = trainer->config->training.max_length;
-    const HsDistillation *distillation = &trainer->distillation;
+    const HsTeacher *teaching = &training->teaching;
+    const int64_t length = training->config->training.max_length;
+    const HsDistillation *distillation = &teaching->distillation;
     const bool compared[] = {
-        [NEW_ROWS] = trainer->taught && distillation->fresh.weight > 0.0f,
-        [REPLAYED_ROWS] = distillation->kept > 0 || (trainer->taught && distillation->again.weight > 0.0f),
+        [NEW_ROWS] = teaching->taught && distillation->fresh.weight > 0.0f,
+        [REPLAYED_ROWS] = distillation->kept > 0 || (teaching->taught && distillation->again.weight > 0.0f),
     };
-    for (int64_t row = first_row; row < first_row + trainer->train_program.batch; row++) {
+    for (int64_t row = first_row; row < first_row + training->train_program.batch; row++) {
         const int kind = slot->replayed[row] ? REPLAYED_ROWS : NEW_ROWS;
         for (int64_t i = row * length; i < (row + 1) * length; i++) {
             if (slot->batch.targets[i] < 0)
@@ -275,36 +278,36 @@ static void split_losses(const HsTrainer *trainer, const HsStepSlot *slot, int64
             counts[kind]++;
             counts[COMPARED_ROWS] += compared[kind];
             if (own)
-                sums[kind] += hs_dtype_load(trainer->queue.shape.loss, slot->losses, i);
+                sums[kind] += hs_dtype_load(training->queue.shape.loss, slot->losses, i);
             if (own && compared[kind])
-                sums[COMPARED_ROWS] += hs_dtype_load(trainer->queue.shape.loss, slot->logits.terms, i);
+                sums[COMPARED_ROWS] += hs_dtype_load(training->queue.shape.loss, slot->logits.terms, i);
         }
     }
 }
 
 /* Whether this process ran the micro-batch that begins with the row. */
-static bool is_own_row(const HsTrainer *trainer, int64_t row)
+static bool is_own_row(const HsTraining *training, int64_t row)
 {
-    const HsVirtualRanks *ranks = &trainer->ranks;
-    const HsComm *comm = trainer->engine.comm;
-    const int64_t part = row / (trainer->queue.shape.rows / ranks->count);
-    if (hs_trainer_passes_gradients(trainer))
+    const HsVirtualRanks *ranks = &training->exchange.ranks;
+    const HsComm *comm = training->engine.comm;
+    const int64_t part = row / (training->queue.shape.rows / ranks->count);
+    if (hs_training_passes_gradients(training))
         return part % comm->size == comm->rank;
     return part >= ranks->first && part < ranks->first + ranks->own;
 }
 
 /* Micro-batches are summed by themselves first, then in their order, whichever process had them. */
-static HsStatus sum_losses(HsTrainer *trainer, const HsStepSlot *slot, StepLoss *loss)
+static HsStatus sum_losses(HsTraining *training, const HsStepSlot *slot, StepLoss *loss)
 {
-    const int64_t rows = trainer->queue.shape.rows, batch = trainer->train_program.batch;
-    memset(trainer->loss_sums, 0, (size_t)(rows / batch * ROW_KINDS) * sizeof *trainer->loss_sums);
+    const int64_t rows = training->queue.shape.rows, batch = training->train_program.batch;
+    memset(training->loss_sums, 0, (size_t)(rows / batch * ROW_KINDS) * sizeof *training->loss_sums);
     for (int64_t row = 0; row < rows; row += batch)
-        split_losses(trainer, slot, row, is_own_row(trainer, row), trainer->loss_sums + row / batch * ROW_KINDS,
+        split_losses(training, slot, row, is_own_row(training, row), training->loss_sums + row / batch * ROW_KINDS,
                      loss->counts);
-    HS_TRY(hs_share_entries(trainer->engine.comm, trainer->engine.context.stream, trainer->loss_sums,
+    HS_TRY(hs_share_entries(training->engine.comm, training->engine.context.stream, training->loss_sums,
                             (size_t)(rows / batch * ROW_KINDS)));
     for (int64_t i = 0; i < rows / batch * ROW_KINDS; i++)
-        loss->sums[i % ROW_KINDS] += trainer->loss_sums[i];
+        loss->sums[i % ROW_KINDS] += training->loss_sums[i];
     return HS_OK;
 }
 
@@ -315,7 +318,7 @@ static double mean_of(const StepLoss *loss, int kind)
 }
 
 /* Means of the step into the sums that the next record shows. */
-static void count_losses(HsTrainerState *state, const StepLoss *loss)
+static void count_losses(HsTrainingState *state, const StepLoss *loss)
 {
     if (loss->counts[NEW_ROWS] > 0) {
         state->window_loss += mean_of(loss, NEW_ROWS);
@@ -333,24 +336,24 @@ static void count_losses(HsTrainerState *state, const StepLoss *loss)
 }
 
 /* The oldest step under way, in the books. */
-static HsStatus take_report(HsTrainer *trainer, HsStepSlot **slot, HsStepReport *report)
+static HsStatus take_report(HsTraining *training, HsStepSlot **slot, HsStepReport *report)
 {
-    HS_TRY(hs_step_queue_wait(&trainer->queue, slot));
-    hs_optimizer_collect(&trainer->optimizer, (*slot)->outcome, report);
-    hs_trainer_copy_optimizer_state(trainer);
-    trainer->state.tokens_seen += (*slot)->counted;
-    trainer->window_tokens += trainer->rows_per_step * trainer->config->training.max_length;
+    HS_TRY(hs_step_queue_wait(&training->queue, slot));
+    hs_optimizer_collect(&training->optimizer, (*slot)->outcome, report);
+    hs_training_copy_optimizer_state(training);
+    training->state.tokens_seen += (*slot)->counted;
+    training->window_tokens += training->rows_per_step * training->config->training.max_length;
     return HS_OK;
 }
 
-HsStatus hs_trainer_collect_step(HsTrainer *trainer, double *mean_loss, HsStepReport *report)
+HsStatus hs_training_collect_step(HsTraining *training, double *mean_loss, HsStepReport *report)
 {
     StepLoss loss = { 0 };
     HsStepSlot *slot;
-    HsTrainerState *state = &trainer->state;
-    HS_TRY(take_report(trainer, &slot, report));
-    HS_TRY(hs_trainer_keep_logits(trainer, slot));
-    HS_TRY(sum_losses(trainer, slot, &loss));
+    HsTrainingState *state = &training->state;
+    HS_TRY(take_report(training, &slot, report));
+    HS_TRY(hs_training_keep_logits(training, slot));
+    HS_TRY(sum_losses(training, slot, &loss));
     *mean_loss = mean_of(&loss, NEW_ROWS);
     if (report->verdict == HS_SCALER_HOPELESS)
         return hs_fail(HS_ENUMERIC, "gradients are not finite at step %lld with loss scale %g, the smallest allowed",
@@ -358,7 +361,7 @@ HsStatus hs_trainer_collect_step(HsTrainer *trainer, double *mean_loss, HsStepRe
     if (report->verdict == HS_SCALER_SKIP) {
         hs_info("step %lld skipped: gradients overflow at loss scale %g; the scale is now %g (%lld skipped so far)",
                 (long long)state->counters.applied_steps, (double)report->loss_scale,
-                (double)trainer->optimizer.counters.loss_scale, (long long)state->counters.skipped_steps);
+                (double)training->optimizer.counters.loss_scale, (long long)state->counters.skipped_steps);
         return HS_OK;
     }
     state->task_steps++;
@@ -366,19 +369,19 @@ HsStatus hs_trainer_collect_step(HsTrainer *trainer, double *mean_loss, HsStepRe
     return HS_OK;
 }
 
-HsStatus hs_trainer_step(HsTrainer *trainer, double *mean_loss, HsStepReport *report)
+HsStatus hs_training_step(HsTraining *training, double *mean_loss, HsStepReport *report)
 {
-    assert(trainer->queue.count == 0);
-    HS_TRY(hs_trainer_start_step(trainer));
-    return hs_trainer_collect_step(trainer, mean_loss, report);
+    assert(training->queue.count == 0);
+    HS_TRY(hs_training_start_step(training));
+    return hs_training_collect_step(training, mean_loss, report);
 }
 
-HsStatus hs_trainer_drop_steps(HsTrainer *trainer)
+HsStatus hs_training_drop_steps(HsTraining *training)
 {
-    while (trainer->queue.count > 0) {
+    while (training->queue.count > 0) {
         HsStepSlot *later;
         HsStepReport ignored;
-        HS_TRY(take_report(trainer, &later, &ignored));
+        HS_TRY(take_report(training, &later, &ignored));
     }
     return HS_OK;
 }

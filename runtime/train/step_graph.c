@@ -3,25 +3,25 @@
  * Recorded steps (kernels.cuda_graph): which runs record theirs, and when a recording is no longer true.
  */
 #include "kernels/base/log.h"
-#include "runtime/train/trainer.h"
+#include "runtime/train/run.h"
 
 /* A host that works in the middle of a step is no part of a recording. */
-bool hs_trainer_can_record(const HsTrainer *trainer)
+bool hs_training_can_record(const HsTraining *training)
 {
-    return trainer->engine.cuda_graph && !hs_continual_host_work(&trainer->continual_config) &&
-           !trainer->optimizer.config.offload;
+    return training->engine.cuda_graph && !hs_continual_host_work(&training->continual_config) &&
+           !training->optimizer.config.offload;
 }
 
-void hs_trainer_describe_graph(const HsTrainer *trainer)
+void hs_training_describe_graph(const HsTraining *training)
 {
-    if (!trainer->engine.cuda_graph)
+    if (!training->engine.cuda_graph)
         return;
-    const HsStrategy *host = hs_continual_host_work(&trainer->continual_config);
-    const HsStrategy *beside = hs_continual_beside_step(&trainer->continual_config);
+    const HsStrategy *host = hs_continual_host_work(&training->continual_config);
+    const HsStrategy *beside = hs_continual_beside_step(&training->continual_config);
     char also[96] = "";
     if (beside)
         snprintf(also, sizeof also, "; %s's %s run beside it", beside->name, beside->beside_step);
-    if (trainer->optimizer.config.offload)
+    if (training->optimizer.config.offload)
         hs_info("cuda_graph: no step is recorded, as the host updates the states (memory.offload)");
     else if (host)
         hs_info("cuda_graph: no step is recorded, as %s %s", host->name, host->host_work);
@@ -29,11 +29,11 @@ void hs_trainer_describe_graph(const HsTrainer *trainer)
         hs_info("cuda_graph: from a task's second step on, steps are replays of one recording%s", also);
 }
 
-void hs_trainer_forget_graph(HsTrainer *trainer)
+void hs_training_forget_graph(HsTraining *training)
 {
-    HsDevice *device = &trainer->engine.device;
-    if (trainer->graph)
-        device->graph_destroy(device, trainer->graph);
-    trainer->graph = NULL;
-    trainer->graph_warm = false;
+    HsDevice *device = &training->engine.device;
+    if (training->graph)
+        device->graph_destroy(device, training->graph);
+    training->graph = NULL;
+    training->graph_warm = false;
 }

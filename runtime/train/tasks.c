@@ -14,66 +14,67 @@
 
 #include "kernels/base/log.h"
 #include "runtime/train/evaluate.h"
-#include "runtime/train/trainer.h"
+#include "runtime/train/run.h"
 
 static bool is(const char *value, const char *word)
 {
     return strcmp(value, word) == 0;
 }
 
-HsStatus hs_trainer_begin_task(HsTrainer *trainer)
+HsStatus hs_training_begin_task(HsTraining *training)
 {
-    const HsConfig *config = trainer->config;
-    HsTrainerState *state = &trainer->state;
-    HsContext *context = &trainer->engine.context;
+    HsLengths *lengths = &training->lengths;
+    const HsConfig *config = training->config;
+    HsTrainingState *state = &training->state;
+    HsContext *context = &training->engine.context;
     int task = (int)state->task;
-    hs_trainer_forget_graph(trainer);
-    HS_TRY(hs_trainer_set_schedule(trainer));
+    hs_training_forget_graph(training);
+    HS_TRY(hs_training_set_schedule(training));
     if (!state->task_begun) {
         state->task_begun = 1;
         state->task_steps = state->since_gain = 0;
         state->position = (HsStreamPosition){ 0 };
         if (task > 0) {
             state->best_validation = NAN;
-            const bool first = task == trainer->continual_config.known; /* that changes the model */
-            if (first || !is(hs_trainer_schedule(trainer), "single"))
-                trainer->optimizer.counters.schedule_steps = 0;
-            if (first || !hs_trainer_keeps_moments(trainer))
-                HS_TRY(hs_optimizer_reset_state(&trainer->optimizer, context, trainer->spans, trainer->span_count));
+            const bool first = task == training->continual_config.known; /* that changes the model */
+            if (first || !is(hs_training_schedule(training), "single"))
+                training->optimizer.counters.schedule_steps = 0;
+            if (first || !hs_training_keeps_moments(training))
+                HS_TRY(hs_optimizer_reset_state(&training->optimizer, context, training->spans, training->span_count));
         }
-        HS_TRY(hs_trainer_meet_task(trainer, task));
-        HS_TRY(hs_continual_begin_task(trainer->continual, context, task));
-        HS_TRY(hs_trainer_take_teacher(trainer, task));
-        HS_TRY(hs_trainer_renew_adapters(trainer, task));
-        HS_TRY(hs_trainer_write_rehearsal(trainer, task));
+        HS_TRY(hs_training_meet_task(training, task));
+        HS_TRY(hs_continual_begin_task(training->continual, context, task));
+        HS_TRY(hs_training_take_teacher(training, task));
+        HS_TRY(hs_training_renew_adapters(training, task));
+        HS_TRY(hs_training_write_rehearsal(training, task));
     }
-    if (trainer->phase_count > 1)
-        hs_info("task %d of %d: %s, %lld steps%s", task + 1, trainer->phase_count, config->tasks[task].name,
-                (long long)trainer->phase_steps[task],
-                hs_trainer_is_known(trainer, task) ? ", known already: no weight changes" : "");
-    return hs_stream_begin_task(trainer->stream, task, &state->position);
+    if (lengths->phase_count > 1)
+        hs_info("task %d of %d: %s, %lld steps%s", task + 1, lengths->phase_count, config->tasks[task].name,
+                (long long)lengths->phase_steps[task],
+                hs_training_is_known(training, task) ? ", known already: no weight changes" : "");
+    return hs_stream_begin_task(training->stream, task, &state->position);
 }
 
-static HsStatus evaluate(HsTrainer *trainer, int task, HsEvaluation *evaluation)
+static HsStatus evaluate(HsTraining *training, int task, HsEvaluation *evaluation)
 {
-    const HsConfig *config = trainer->config;
-    const HsEvaluator evaluator = hs_trainer_evaluator(trainer);
-    return hs_evaluate(&evaluator, &trainer->data.tasks[task], config->evaluation.batches * config->training.batch_size,
-                       evaluation);
+    const HsConfig *config = training->config;
+    const HsEvaluator evaluator = hs_training_evaluator(training);
+    return hs_evaluate(&evaluator, &training->data.tasks[task],
+                       config->evaluation.batches * config->training.batch_size, evaluation);
 }
 
 /* Means over tasks; of accuracies over those that have items. */
-static HsStatus evaluate_mean(HsTrainer *trainer, int first, int count, HsMetricsRecord *record)
+static HsStatus evaluate_mean(HsTraining *training, int first, int count, HsMetricsRecord *record)
 {
     int with_items[HS_ITEM_SET_COUNT] = { 0 };
     double *accuracies[] = { &record->accuracy_seen, &record->accuracy_unseen };
     record->val_loss = record->entropy_floor = record->bits_per_byte = 0;
     for (int i = first; i < first + count; i++) {
         HsEvaluation own;
-        HS_TRY(evaluate(trainer, i, &own));
+        HS_TRY(evaluate(training, i, &own));
         record->val_loss += own.loss / count;
         record->bits_per_byte += hs_bits_per_byte(own.loss, own.bytes_per_token) / count;
-        record->entropy_floor += trainer->data.tasks[i].validation.entropy_floor / count;
+        record->entropy_floor += training->data.tasks[i].validation.entropy_floor / count;
         for (int set = 0; set < HS_ITEM_SET_COUNT; set++)
             if (own.items[set] > 0) /* a running mean */
                 *accuracies[set] = with_items[set]++ == 0
@@ -83,60 +84,63 @@ static HsStatus evaluate_mean(HsTrainer *trainer, int first, int count, HsMetric
     return HS_OK;
 }
 
-HsStatus hs_trainer_evaluate_task(HsTrainer *trainer, int task)
+HsStatus hs_run_evaluate_task(HsRun *run, int task)
 {
+    HsTraining *training = &run->training;
+    HsLengths *lengths = &training->lengths;
     /* Where one training is on every task the mean stands for all. */
-    HsMetricsRecord record = hs_trainer_record(trainer, "eval");
+    HsMetricsRecord record = hs_run_record(run, "eval");
     HS_TRY(
-        evaluate_mean(trainer, trainer->one_phase ? 0 : task, trainer->one_phase ? trainer->data.count : 1, &record));
-    trainer->state.evaluated_at = trainer->state.counters.applied_steps;
+        evaluate_mean(training, lengths->one_phase ? 0 : task, lengths->one_phase ? training->data.count : 1, &record));
+    training->state.evaluated_at = training->state.counters.applied_steps;
     bool best;
-    hs_trainer_judge(trainer, record.val_loss, &best);
-    record.task = trainer->phase_count > 1 ? task : -1;
-    HS_TRY(hs_metrics_record(trainer->metrics, &record));
-    return best ? hs_trainer_keep_best(trainer, task) : HS_OK;
+    hs_training_judge(training, record.val_loss, &best);
+    record.task = lengths->phase_count > 1 ? task : -1;
+    HS_TRY(hs_metrics_record(run->metrics, &record));
+    return best ? hs_run_keep_best(run, task) : HS_OK;
 }
 
-HsStatus hs_trainer_survey(HsTrainer *trainer)
+HsStatus hs_run_survey(HsRun *run)
 {
-    const int count = trainer->data.count;
+    HsTraining *training = &run->training;
+    const int count = training->data.count;
     HsMetricsTask *tasks = calloc((size_t)count, sizeof *tasks);
     HsStatus status = tasks ? HS_OK : hs_fail(HS_ENOMEM, "no memory for the figures of %d tasks", count);
     for (int i = 0; i < count && status == HS_OK; i++) {
         HsEvaluation own;
-        status = evaluate(trainer, i, &own);
+        status = evaluate(training, i, &own);
         if (status == HS_OK)
-            tasks[i] = (HsMetricsTask){ .name = trainer->config->tasks[i].name,
+            tasks[i] = (HsMetricsTask){ .name = training->config->tasks[i].name,
                                         .loss = own.loss,
                                         .accuracy_seen = own.accuracy[HS_ITEMS_SEEN],
                                         .accuracy_unseen = own.accuracy[HS_ITEMS_UNSEEN] };
     }
     if (status == HS_OK) {
-        trainer->state.surveyed_at = trainer->state.counters.applied_steps;
-        status = hs_metrics_tasks(trainer->metrics, trainer->state.surveyed_at, tasks, count);
+        training->state.surveyed_at = training->state.counters.applied_steps;
+        status = hs_metrics_tasks(run->metrics, training->state.surveyed_at, tasks, count);
     }
     for (int i = 0; i < count && status == HS_OK; i++)
-        status = hs_trainer_watch_survey(trainer, i, tasks[i].loss);
+        status = hs_run_watch_survey(run, i, tasks[i].loss);
     free(tasks);
     return status;
 }
 
 /* What the task's own evaluations measure, out of a row. */
-static double trained_loss(const HsTrainer *trainer, int row)
+static double trained_loss(const HsRun *run, int row)
 {
-    const HsMatrix *matrix = &trainer->matrix;
+    const HsMatrix *matrix = &run->matrix;
     double mean = 0;
     for (int task = 0; task < matrix->tasks; task++)
         mean += *hs_matrix_at(matrix, row, task) / matrix->tasks;
-    return trainer->one_phase ? mean : *hs_matrix_at(matrix, row, row);
+    return run->training.lengths.one_phase ? mean : *hs_matrix_at(matrix, row, row);
 }
 
 /* Row -1: the untrained model. */
-static HsStatus evaluate_cell(HsTrainer *trainer, int row, int task)
+static HsStatus evaluate_cell(HsRun *run, int row, int task)
 {
-    HsMatrix *matrix = &trainer->matrix;
+    HsMatrix *matrix = &run->matrix;
     HsEvaluation own;
-    HS_TRY(evaluate(trainer, task, &own));
+    HS_TRY(evaluate(&run->training, task, &own));
     *(row < 0 ? &matrix->untrained[task] : hs_matrix_at(matrix, row, task)) = own.loss;
     matrix->bytes_per_token[task] = own.bytes_per_token;
     for (int set = 0; set < HS_ITEM_SET_COUNT; set++)
@@ -144,123 +148,129 @@ static HsStatus evaluate_cell(HsTrainer *trainer, int row, int task)
     return HS_OK;
 }
 
-HsStatus hs_trainer_measure_untrained(HsTrainer *trainer, int first)
+HsStatus hs_run_measure_untrained(HsRun *run, int first)
 {
-    HS_TRY(hs_trainer_ready_weights(trainer));
-    for (int task = first; task < trainer->matrix.tasks; task++)
-        HS_TRY(evaluate_cell(trainer, -1, task));
+    HS_TRY(hs_training_ready_weights(&run->training));
+    for (int task = first; task < run->matrix.tasks; task++)
+        HS_TRY(evaluate_cell(run, -1, task));
     return HS_OK;
 }
 
 /* The next row of the matrix; the first is the untrained model's. */
-static HsStatus evaluate_row(HsTrainer *trainer)
+static HsStatus evaluate_row(HsRun *run)
 {
-    HsMatrix *matrix = &trainer->matrix;
-    int row = (int)trainer->state.matrix_rows - 1;
-    if (trainer->joint && row >= 0)
+    HsTraining *training = &run->training;
+    HsMatrix *matrix = &run->matrix;
+    int row = (int)training->state.matrix_rows - 1;
+    if (training->lengths.joint && row >= 0)
         row = matrix->tasks - 1;
-    const bool own = is(trainer->config->evaluation.matrix, "own") && row >= 0 && row + 1 < matrix->tasks;
+    const bool own = is(training->config->evaluation.matrix, "own") && row >= 0 && row + 1 < matrix->tasks;
     for (int task = own ? row : 0; task < (own ? row + 1 : matrix->tasks); task++)
-        HS_TRY(evaluate_cell(trainer, row, task));
+        HS_TRY(evaluate_cell(run, row, task));
     if (row >= 0)
-        HS_TRY(hs_trainer_look_at_end(trainer, row));
-    trainer->state.matrix_rows++;
-    trainer->state.evaluated_at = trainer->state.surveyed_at = trainer->state.counters.applied_steps;
-    bool print = row >= 0 && !is(trainer->config->logging.progress, "none"), best = false;
+        HS_TRY(hs_run_look_at_end(run, row));
+    training->state.matrix_rows++;
+    training->state.evaluated_at = training->state.surveyed_at = training->state.counters.applied_steps;
+    bool print = row >= 0 && !is(training->config->logging.progress, "none"), best = false;
     if (row >= 0)
-        hs_trainer_judge(trainer, trained_loss(trainer, row), &best);
-    HS_TRY(hs_metrics_matrix(trainer->metrics, trainer->state.counters.applied_steps, row, matrix, print));
-    return best ? hs_trainer_keep_best(trainer, trainer->one_phase ? 0 : row) : HS_OK;
+        hs_training_judge(training, trained_loss(run, row), &best);
+    HS_TRY(hs_metrics_matrix(run->metrics, training->state.counters.applied_steps, row, matrix, print));
+    return best ? hs_run_keep_best(run, training->lengths.one_phase ? 0 : row) : HS_OK;
 }
 
-static bool evaluation_due(const HsTrainer *trainer)
+static bool evaluation_due(const HsTraining *training)
 {
-    const HsTrainerState *state = &trainer->state;
-    const int64_t every = trainer->config->evaluation.every, step = state->counters.applied_steps;
-    const bool done = state->task == trainer->phase_count;
+    const HsTrainingState *state = &training->state;
+    const int64_t every = training->config->evaluation.every, step = state->counters.applied_steps;
+    const bool done = state->task == training->lengths.phase_count;
     /* A task's last step leaves it to the boundary, which a checkpoint before the Fisher is still ahead of. */
-    if (!done && state->task_begun && state->task_steps >= trainer->phase_steps[state->task])
+    if (!done && state->task_begun && state->task_steps >= training->lengths.phase_steps[state->task])
         return false;
     return step > 0 && (done || (every > 0 && step % every == 0));
 }
 
 /* Within a task: at its end the matrix's row, or the only task's own evaluation, is the record of every task. */
-static bool survey_due(const HsTrainer *trainer)
+static bool survey_due(const HsTraining *training)
 {
-    const HsTrainerState *state = &trainer->state;
-    const int64_t every = trainer->config->evaluation.all_tasks_every, step = state->counters.applied_steps;
+    const HsTrainingState *state = &training->state;
+    const int64_t every = training->config->evaluation.all_tasks_every, step = state->counters.applied_steps;
     if (every == 0 || step == 0 || step % every != 0 || state->surveyed_at == step || !state->task_begun)
         return false;
-    return state->task_steps < trainer->phase_steps[state->task];
+    return state->task_steps < training->lengths.phase_steps[state->task];
 }
 
 /* Rows that are due by now, the untrained model's counted in. */
-static int64_t rows_due(const HsTrainer *trainer)
+static int64_t rows_due(const HsTraining *training)
 {
-    const HsTrainerState *state = &trainer->state;
+    const HsLengths *lengths = &training->lengths;
+    const HsTrainingState *state = &training->state;
     int64_t ended = state->task;
-    if (trainer->unmarked && state->task > 0)
-        ended = trainer->data.count;
-    for (int task = 0; trainer->unmarked && state->task == 0 && task + 1 < trainer->data.count; task++)
-        ended += trainer->task_ends[task] <= state->task_steps;
+    if (lengths->unmarked && state->task > 0)
+        ended = training->data.count;
+    for (int task = 0; lengths->unmarked && state->task == 0 && task + 1 < training->data.count; task++)
+        ended += lengths->task_ends[task] <= state->task_steps;
     return ended + 1;
 }
 
-HsStatus hs_trainer_evaluate_owed(HsTrainer *trainer)
+HsStatus hs_run_evaluate_owed(HsRun *run)
 {
-    const HsTrainerState *state = &trainer->state;
-    if (trainer->has_matrix && state->matrix_rows < rows_due(trainer))
-        return evaluate_row(trainer);
-    if (state->evaluated_at != state->counters.applied_steps && evaluation_due(trainer)) {
-        int last = trainer->phase_count - 1;
-        HS_TRY(hs_trainer_evaluate_task(trainer, state->task < last ? (int)state->task : last));
+    HsTraining *training = &run->training;
+    const HsTrainingState *state = &training->state;
+    if (run->has_matrix && state->matrix_rows < rows_due(training))
+        return evaluate_row(run);
+    if (state->evaluated_at != state->counters.applied_steps && evaluation_due(training)) {
+        int last = training->lengths.phase_count - 1;
+        HS_TRY(hs_run_evaluate_task(run, state->task < last ? (int)state->task : last));
     }
-    if (survey_due(trainer))
-        return hs_trainer_survey(trainer);
-    return hs_trainer_look_due(trainer) ? hs_trainer_look(trainer) : HS_OK;
+    if (survey_due(training))
+        return hs_run_survey(run);
+    return hs_run_look_due(run) ? hs_run_look(run) : HS_OK;
 }
 
-HsStatus hs_trainer_finish_task(HsTrainer *trainer)
+HsStatus hs_run_finish_task(HsRun *run)
 {
-    HsTrainerState *state = &trainer->state;
-    trainer->consolidating = true;
-    hs_stream_settle(trainer->stream);
-    state->position = hs_stream_position(trainer->stream);
-    hs_stream_end_task(trainer->stream);
-    hs_trainer_forget_graph(trainer);
-    HS_TRY(hs_trainer_consolidate(trainer, (int)state->task));
-    hs_trainer_note_openings(trainer, (int)state->task);
+    HsTraining *training = &run->training;
+    HsTrainingState *state = &training->state;
+    training->consolidating = true;
+    hs_stream_settle(training->stream);
+    state->position = hs_stream_position(training->stream);
+    hs_stream_end_task(training->stream);
+    hs_training_forget_graph(training);
+    HS_TRY(hs_run_consolidate(run, (int)state->task));
+    hs_training_note_openings(training, (int)state->task);
     state->task++;
-    state->rate_let_down = !is(hs_trainer_schedule(trainer), "infinite") || state->task == trainer->phase_count;
+    state->rate_let_down =
+        !is(hs_training_schedule(training), "infinite") || state->task == training->lengths.phase_count;
     state->task_begun = 0;
-    trainer->consolidating = false;
-    HS_TRY(hs_trainer_save(trainer));
-    return hs_trainer_evaluate_owed(trainer);
+    training->consolidating = false;
+    HS_TRY(hs_run_save(run));
+    return hs_run_evaluate_owed(run);
 }
 
-HsStatus hs_trainer_reopen(HsTrainer *trainer)
+HsStatus hs_training_reopen(HsTraining *training)
 {
-    HsTrainerState *state = &trainer->state;
-    int last = trainer->phase_count - 1;
-    if (state->task <= last || trainer->phase_steps[last] <= state->task_steps)
+    HsLengths *lengths = &training->lengths;
+    HsTrainingState *state = &training->state;
+    int last = lengths->phase_count - 1;
+    if (state->task <= last || lengths->phase_steps[last] <= state->task_steps)
         return HS_OK;
-    if (hs_trainer_stalled(trainer)) {
+    if (hs_training_stalled(training)) {
         hs_info("the run ended early at step %lld: a larger early_stop.patience, or 0, goes on with it",
                 (long long)state->counters.applied_steps);
         return HS_OK;
     }
     /* It has closed the task's books: going on would count it twice. */
-    const HsStrategy *closed = hs_continual_keeps_state(&trainer->continual_config);
+    const HsStrategy *closed = hs_continual_keeps_state(&training->continual_config);
     if (closed)
         return hs_fail(HS_ECONFIG,
                        "%s is finished, and a run with strategy %s cannot be made longer: set the length back, append "
                        "a task to go on with, or start in a fresh out_dir",
-                       trainer->config->training.out_dir, closed->name);
+                       training->config->training.out_dir, closed->name);
     state->task = last;
     state->task_begun = 1;
     /* The last row is measured anew, those before it are not: a checkpoint saved before it was measured has them all.
      */
-    const int64_t rows = trainer->unmarked ? trainer->data.count : last + 1;
+    const int64_t rows = lengths->unmarked ? training->data.count : last + 1;
     if (state->matrix_rows > rows)
         state->matrix_rows = rows;
     return HS_OK;

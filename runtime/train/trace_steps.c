@@ -17,9 +17,9 @@
 
 #include "kernels/base/log.h"
 #include "runtime/record/chrome_trace.h"
-#include "runtime/train/trainer.h"
+#include "runtime/train/run.h"
 
-struct HsTrainerTrace {
+struct HsRunTrace {
     HsTrace *ranges;
     HsChromeTrace *file;
     char path[4096];
@@ -29,72 +29,74 @@ struct HsTrainerTrace {
 };
 
 /* The number of the step that starts next. */
-static int64_t next_step(const HsTrainer *trainer)
+static int64_t next_step(const HsTraining *training)
 {
-    return trainer->state.counters.applied_steps + trainer->state.counters.skipped_steps + trainer->queue.count + 1;
+    return training->state.counters.applied_steps + training->state.counters.skipped_steps + training->queue.count + 1;
 }
 
 /* Of several processes one's steps are shown. */
-static bool in_range(const HsTrainer *trainer, int64_t step)
+static bool in_range(const HsTraining *training, int64_t step)
 {
-    const HsTraceSteps steps = hs_config_trace_steps(trainer->config);
-    return hs_trainer_records(trainer) && steps.first > 0 && step >= steps.first && step <= steps.last;
+    const HsTraceSteps steps = hs_config_trace_steps(training->config);
+    return hs_training_records(training) && steps.first > 0 && step >= steps.first && step <= steps.last;
 }
 
-bool hs_trainer_trace_admits(const HsTrainer *trainer)
+bool hs_run_trace_admits(const HsRun *run)
 {
-    const bool alone = (trainer->trace && trainer->trace->attached) || in_range(trainer, next_step(trainer));
-    return !alone || trainer->queue.count == 0;
+    const HsTraining *training = &run->training;
+    const bool alone = (run->trace && run->trace->attached) || in_range(training, next_step(training));
+    return !alone || training->queue.count == 0;
 }
 
-static HsStatus create(HsTrainer *trainer, HsTrainerTrace *trace)
+static HsStatus create(HsTraining *training, HsRunTrace *trace)
 {
-    const HsEngine *engine = &trainer->engine;
-    const char *out_dir = trainer->config->training.out_dir;
+    const HsEngine *engine = &training->engine;
+    const char *out_dir = training->config->training.out_dir;
     char process[4096], device[256];
     snprintf(trace->path, sizeof trace->path, "%s/trace.json", out_dir);
-    snprintf(process, sizeof process, "%s (%s)", out_dir, trainer->precision.name);
+    snprintf(process, sizeof process, "%s (%s)", out_dir, training->precision.name);
     snprintf(device, sizeof device, "%s: %s%s", engine->context.backend->name, engine->device.description,
              engine->emulated ? " (emulated: times mean nothing)" : "");
-    HS_TRY(hs_trace_create(&trainer->engine.context, true, &trace->ranges));
+    HS_TRY(hs_trace_create(&training->engine.context, true, &trace->ranges));
     return hs_chrome_trace_create(trace->path, process, device, &trace->file);
 }
 
-static HsStatus count_categories(const HsTrainer *trainer)
+static HsStatus count_categories(const HsRun *run)
 {
-    const HsMemoryAccount *account = &trainer->engine.device.account;
+    const HsMemoryAccount *account = &run->training.engine.device.account;
     HsTraceSeries series[HS_MEMORY_COUNT];
     int count = 0;
     for (int i = 0; i < HS_MEMORY_COUNT; i++)
         if (account->peak[i] > 0)
             series[count++] = (HsTraceSeries){ hs_memory_row((HsMemoryCategory)i)->name, account->current[i] };
-    return hs_chrome_trace_add_counter(trainer->trace->file, hs_clock_s(), "memory by category (bytes)", series, count);
+    return hs_chrome_trace_add_counter(run->trace->file, hs_clock_s(), "memory by category (bytes)", series, count);
 }
 
-HsStatus hs_trainer_trace_begin(HsTrainer *trainer)
+HsStatus hs_run_trace_begin(HsRun *run)
 {
-    const int64_t step = next_step(trainer);
-    if (!in_range(trainer, step))
+    HsTraining *training = &run->training;
+    const int64_t step = next_step(training);
+    if (!in_range(training, step))
         return HS_OK;
-    assert(trainer->queue.count == 0);
-    if (!trainer->trace) {
-        trainer->trace = calloc(1, sizeof *trainer->trace);
-        if (!trainer->trace)
+    assert(training->queue.count == 0);
+    if (!run->trace) {
+        run->trace = calloc(1, sizeof *run->trace);
+        if (!run->trace)
             return hs_fail(HS_ENOMEM, "no memory for a trace");
-        HS_TRY(create(trainer, trainer->trace));
+        HS_TRY(create(training, run->trace));
     }
-    HsTrainerTrace *trace = trainer->trace;
+    HsRunTrace *trace = run->trace;
     HS_TRY(hs_trace_attach(trace->ranges));
     trace->attached = true;
     trace->current = step;
-    return count_categories(trainer);
+    return count_categories(run);
 }
 
 /* Each layer's call in a step is an action of the program, micro-batch after micro-batch. */
-static HsStatus count_activations(const HsTrainer *trainer, const HsTraceSpan *spans, int count, const size_t *live)
+static HsStatus count_activations(const HsRun *run, const HsTraceSpan *spans, int count, const size_t *live)
 {
-    const HsProgram *program = &trainer->train_program;
-    HsTrainerTrace *trace = trainer->trace;
+    const HsProgram *program = &run->training.train_program;
+    HsRunTrace *trace = run->trace;
     const double origin_s = hs_trace_origin_s(trace->ranges);
     HsTraceSeries series = { "alive", 0 };
     int action = 0;
@@ -118,10 +120,10 @@ static HsStatus count_activations(const HsTrainer *trainer, const HsTraceSpan *s
     return HS_OK;
 }
 
-static HsStatus write_step(HsTrainer *trainer)
+static HsStatus write_step(HsRun *run)
 {
-    HsTrainerTrace *trace = trainer->trace;
-    const HsProgram *program = &trainer->train_program;
+    HsRunTrace *trace = run->trace;
+    const HsProgram *program = &run->training.train_program;
     const HsTraceSpan *spans;
     int count;
     HS_TRY(hs_trace_read(trace->ranges, &spans, &count));
@@ -130,16 +132,16 @@ static HsStatus write_step(HsTrainer *trainer)
     if (!live)
         return hs_fail(HS_ENOMEM, "no memory to trace %d actions", program->action_count);
     hs_program_live_bytes(program, live);
-    HsStatus status = count_activations(trainer, spans, count, live);
+    HsStatus status = count_activations(run, spans, count, live);
     free(live);
     HS_TRY(status);
     trace->first = trace->first > 0 ? trace->first : trace->current;
     trace->last = trace->current;
-    return count_categories(trainer);
+    return count_categories(run);
 }
 
 /* The file under its name, if there is a step in it, and nothing left to trace into it. */
-static HsStatus close_file(HsTrainerTrace *trace)
+static HsStatus close_file(HsRunTrace *trace)
 {
     if (!trace->file)
         return HS_OK;
@@ -153,31 +155,31 @@ static HsStatus close_file(HsTrainerTrace *trace)
     return HS_OK;
 }
 
-HsStatus hs_trainer_trace_end(HsTrainer *trainer)
+HsStatus hs_run_trace_end(HsRun *run)
 {
-    HsTrainerTrace *trace = trainer->trace;
+    HsRunTrace *trace = run->trace;
     if (!trace || !trace->attached)
         return HS_OK;
     hs_trace_detach(trace->ranges);
     trace->attached = false;
-    HS_TRY(write_step(trainer));
-    return in_range(trainer, trace->current + 1) ? HS_OK : close_file(trace);
+    HS_TRY(write_step(run));
+    return in_range(&run->training, trace->current + 1) ? HS_OK : close_file(trace);
 }
 
-HsStatus hs_trainer_trace_finish(HsTrainer *trainer)
+HsStatus hs_run_trace_finish(HsRun *run)
 {
-    const char *steps = trainer->config->logging.trace;
-    if (trainer->trace)
-        return close_file(trainer->trace);
+    const char *steps = run->training.config->logging.trace;
+    if (run->trace)
+        return close_file(run->trace);
     if (steps[0] != '\0')
         hs_info("trace: nothing was traced, as none of the steps %s started in this run, which is at step %lld now",
-                steps, (long long)next_step(trainer) - 1);
+                steps, (long long)next_step(&run->training) - 1);
     return HS_OK;
 }
 
-void hs_trainer_trace_destroy(HsTrainer *trainer)
+void hs_run_trace_destroy(HsRun *run)
 {
-    HsTrainerTrace *trace = trainer->trace;
+    HsRunTrace *trace = run->trace;
     if (!trace)
         return;
     /* Why the run ends here is the message to be told. */
@@ -189,5 +191,5 @@ void hs_trainer_trace_destroy(HsTrainer *trainer)
     }
     hs_trace_destroy(trace->ranges);
     free(trace);
-    trainer->trace = NULL;
+    run->trace = NULL;
 }

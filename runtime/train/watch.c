@@ -24,7 +24,7 @@
 
 #include "kernels/base/log.h"
 #include "runtime/train/evaluate.h"
-#include "runtime/train/trainer.h"
+#include "runtime/train/run.h"
 
 enum { LOOK_BATCHES = 4, LOOKS_MOST = 32, STEP_PASSES = 3 };
 static const double TENTH = 0.1, LOOK_SHARE = 0.01;
@@ -41,66 +41,68 @@ typedef struct Looks {
     int first;             /* of the tasks that are over, from this one on */
 } Looks;
 
-HsStatus hs_trainer_create_watch(HsTrainer *trainer)
+HsStatus hs_run_create_watch(HsRun *run)
 {
-    const size_t count = (size_t)trainer->data.count;
-    trainer->watch.at_end = calloc(2 * count, sizeof *trainer->watch.at_end);
-    if (!trainer->watch.at_end)
+    const size_t count = (size_t)run->training.data.count;
+    run->watch.at_end = calloc(2 * count, sizeof *run->watch.at_end);
+    if (!run->watch.at_end)
         return hs_fail(HS_ENOMEM, "no memory to watch %zu tasks", count);
-    trainer->watch.warned = trainer->watch.at_end + count;
+    run->watch.warned = run->watch.at_end + count;
     for (size_t i = 0; i < count; i++)
-        trainer->watch.at_end[i] = NAN;
+        run->watch.at_end[i] = NAN;
     return HS_OK;
 }
 
-void hs_trainer_destroy_watch(HsTrainer *trainer)
+void hs_run_destroy_watch(HsRun *run)
 {
-    free(trainer->watch.at_end);
-    trainer->watch = (HsTrainerWatch){ 0 };
+    free(run->watch.at_end);
+    run->watch = (HsRunWatch){ 0 };
 }
 
-static bool is_watched(const HsTrainer *trainer, int task)
+static bool is_watched(const HsTraining *training, int task)
 {
-    return hs_continual_retains(&trainer->continual_config, task);
+    return hs_continual_retains(&training->continual_config, task);
 }
 
-static Place place_of(const HsTrainer *trainer)
+static Place place_of(const HsTraining *training)
 {
-    const HsTrainerState *state = &trainer->state;
-    const bool over = state->task == trainer->phase_count;
-    Place place = { .ended = trainer->joint ? 0 : (int)state->task,
+    const HsLengths *lengths = &training->lengths;
+    const HsTrainingState *state = &training->state;
+    const bool over = state->task == lengths->phase_count;
+    Place place = { .ended = lengths->joint ? 0 : (int)state->task,
                     .step = state->task_steps,
-                    .steps = over ? state->task_steps : trainer->phase_steps[state->task] };
-    for (int task = 0; trainer->unmarked && task + 1 < trainer->data.count; task++) {
-        if (trainer->task_ends[task] > state->task_steps)
+                    .steps = over ? state->task_steps : lengths->phase_steps[state->task] };
+    for (int task = 0; lengths->unmarked && task + 1 < training->data.count; task++) {
+        if (lengths->task_ends[task] > state->task_steps)
             break;
         place.ended = task + 1;
-        place.step = state->task_steps - trainer->task_ends[task];
-        place.steps = trainer->task_ends[task + 1] - trainer->task_ends[task];
+        place.step = state->task_steps - lengths->task_ends[task];
+        place.steps = lengths->task_ends[task + 1] - lengths->task_ends[task];
     }
     return place;
 }
 
 /* By looks, and not by surveys. */
-static bool takes_looks(const HsTrainer *trainer)
+static bool takes_looks(const HsRun *run)
 {
-    const HsConfig *config = trainer->config;
-    return trainer->watch.at_end && config->evaluation.watch && config->evaluation.all_tasks_every == 0 &&
-           !trainer->joint;
+    const HsConfig *config = run->training.config;
+    return run->watch.at_end && config->evaluation.watch && config->evaluation.all_tasks_every == 0 &&
+           !run->training.lengths.joint;
 }
 
-static Looks looks_of(const HsTrainer *trainer, const Place *place)
+static Looks looks_of(const HsRun *run, const Place *place)
 {
+    const HsTraining *training = &run->training;
     Looks looks = { .first = place->ended };
-    if (!takes_looks(trainer) || !trainer->state.task_begun)
+    if (!takes_looks(run) || !training->state.task_begun)
         return looks;
-    const double batches = (double)trainer->rows_per_step / (double)trainer->config->training.batch_size;
+    const double batches = (double)training->rows_per_step / (double)training->config->training.batch_size;
     const double share = LOOK_SHARE * STEP_PASSES * batches * (double)place->steps;
     const double pays_for = share / LOOK_BATCHES; /* tasks in one look, looks at one task */
     int tasks = 0;
     while (looks.first > 0 && tasks + 1 <= pays_for) {
         looks.first--;
-        tasks += is_watched(trainer, looks.first);
+        tasks += is_watched(training, looks.first);
     }
     if (tasks == 0)
         return looks;
@@ -110,29 +112,30 @@ static Looks looks_of(const HsTrainer *trainer, const Place *place)
     return looks;
 }
 
-bool hs_trainer_look_due(const HsTrainer *trainer)
+bool hs_run_look_due(const HsRun *run)
 {
-    const Place place = place_of(trainer);
-    const Looks looks = looks_of(trainer, &place);
+    const HsTraining *training = &run->training;
+    const Place place = place_of(training);
+    const Looks looks = looks_of(run, &place);
     return looks.count > 0 && place.step > 0 && place.step % looks.period == 0 &&
            place.step / looks.period <= looks.count &&
-           trainer->state.looked_at != trainer->state.counters.applied_steps;
+           training->state.looked_at != training->state.counters.applied_steps;
 }
 
-int64_t hs_trainer_steps_to_look(const HsTrainer *trainer)
+int64_t hs_run_steps_to_look(const HsRun *run)
 {
-    const Place place = place_of(trainer);
-    const Looks looks = looks_of(trainer, &place);
+    const Place place = place_of(&run->training);
+    const Looks looks = looks_of(run, &place);
     if (looks.count == 0 || place.step / looks.period >= looks.count)
         return INT64_MAX;
     return looks.period - place.step % looks.period;
 }
 
 /* Text that is kept would have helped, or more of it; the penalty's strength where there is one. */
-static void advise(const HsTrainer *trainer, char *text, size_t size)
+static void advise(const HsTraining *training, char *text, size_t size)
 {
-    const HsContinualConfig *config = &trainer->continual_config;
-    const HsReplayPlan plan = hs_continual_replay_plan(config, trainer->rows_per_step);
+    const HsContinualConfig *config = &training->continual_config;
+    const HsReplayPlan plan = hs_continual_replay_plan(config, training->rows_per_step);
     const HsStrategy *penalizes = hs_continual_penalizes(config);
     if (plan.fraction > 0)
         snprintf(text, size, "a larger replay.fraction (%g now) or replay.buffer_size", plan.fraction);
@@ -147,80 +150,83 @@ static void advise(const HsTrainer *trainer, char *text, size_t size)
 }
 
 /* The loss from which a task was learned.  What the model knew before the run it learned from nothing. */
-static double loss_before(const HsTrainer *trainer, int task)
+static double loss_before(const HsRun *run, int task)
 {
-    return hs_trainer_is_known(trainer, task) ? log((double)trainer->model.vocabulary)
-                                              : trainer->matrix.untrained[task];
+    return hs_training_is_known(&run->training, task) ? log((double)run->training.model.vocabulary)
+                                                      : run->matrix.untrained[task];
 }
 
-static HsStatus warn(HsTrainer *trainer, int task, double at_end, double now)
+static HsStatus warn(HsRun *run, int task, double at_end, double now)
 {
-    const HsTrainerState *state = &trainer->state;
-    const char *const name = trainer->config->tasks[task].name;
-    const Place place = place_of(trainer);
-    const double left = 1 - (now - at_end) / (loss_before(trainer, task) - at_end);
+    HsTraining *training = &run->training;
+    const HsTrainingState *state = &training->state;
+    const char *const name = training->config->tasks[task].name;
+    const Place place = place_of(training);
+    const double left = 1 - (now - at_end) / (loss_before(run, task) - at_end);
     char advice[256];
-    advise(trainer, advice, sizeof advice);
+    advise(training, advice, sizeof advice);
     hs_warn("task %s is being forgotten: its loss is %.4f at step %lld, after %lld steps of %s, and was %.4f when it "
             "ended; %.0f%% of what it had learned is left. What helps: %s",
             name, now, (long long)state->counters.applied_steps, (long long)place.step,
-            trainer->config->tasks[place.ended].name, at_end, 100 * left, advice);
-    return hs_metrics_forgetting(trainer->metrics, &(HsMetricsForgetting){ .step = state->counters.applied_steps,
-                                                                           .task = place.ended,
-                                                                           .name = name,
-                                                                           .loss = now,
-                                                                           .loss_at_end = at_end,
-                                                                           .left = left });
+            training->config->tasks[place.ended].name, at_end, 100 * left, advice);
+    return hs_metrics_forgetting(run->metrics, &(HsMetricsForgetting){ .step = state->counters.applied_steps,
+                                                                       .task = place.ended,
+                                                                       .name = name,
+                                                                       .loss = now,
+                                                                       .loss_at_end = at_end,
+                                                                       .left = left });
 }
 
 /* at_end, now: losses on the same windows. */
-static HsStatus judge(HsTrainer *trainer, int task, double at_end, double now)
+static HsStatus judge(HsRun *run, int task, double at_end, double now)
 {
-    double *const warned = &trainer->watch.warned[task];
-    const double learned = loss_before(trainer, task) - at_end, rise = now - at_end;
-    if (!is_watched(trainer, task) || !(learned > 0) || !(rise > TENTH * learned) || rise < 2 * *warned)
+    double *const warned = &run->watch.warned[task];
+    const double learned = loss_before(run, task) - at_end, rise = now - at_end;
+    if (!is_watched(&run->training, task) || !(learned > 0) || !(rise > TENTH * learned) || rise < 2 * *warned)
         return HS_OK;
     *warned = rise;
-    return warn(trainer, task, at_end, now);
+    return warn(run, task, at_end, now);
 }
 
-HsStatus hs_trainer_watch_survey(HsTrainer *trainer, int task, double loss)
+HsStatus hs_run_watch_survey(HsRun *run, int task, double loss)
 {
-    const Place place = place_of(trainer);
-    if (!trainer->watch.at_end || !trainer->config->evaluation.watch || task >= place.ended)
+    const Place place = place_of(&run->training);
+    if (!run->watch.at_end || !run->training.config->evaluation.watch || task >= place.ended)
         return HS_OK;
-    return judge(trainer, task, *hs_matrix_at(&trainer->matrix, task, task), loss);
+    return judge(run, task, *hs_matrix_at(&run->matrix, task, task), loss);
 }
 
-static HsStatus measure(HsTrainer *trainer, int task, double *loss)
+static HsStatus measure(HsTraining *training, int task, double *loss)
 {
-    const HsEvaluator evaluator = hs_trainer_evaluator(trainer);
+    const HsEvaluator evaluator = hs_training_evaluator(training);
     HsEvaluation evaluation;
-    HS_TRY(hs_evaluate_text(&evaluator, &trainer->data.tasks[task], LOOK_BATCHES * trainer->config->training.batch_size,
-                            &evaluation));
+    HS_TRY(hs_evaluate_text(&evaluator, &training->data.tasks[task],
+                            LOOK_BATCHES * training->config->training.batch_size, &evaluation));
     *loss = evaluation.loss;
     return HS_OK;
 }
 
-HsStatus hs_trainer_look(HsTrainer *trainer)
+HsStatus hs_run_look(HsRun *run)
 {
-    const Place place = place_of(trainer);
-    const Looks looks = looks_of(trainer, &place);
+    HsTraining *training = &run->training;
+    const Place place = place_of(training);
+    const Looks looks = looks_of(run, &place);
     for (int task = looks.first; task < place.ended; task++) {
-        const double at_end = trainer->watch.at_end[task];
+        const double at_end = run->watch.at_end[task];
         double now;
-        if (isnan(at_end) || !is_watched(trainer, task)) /* it ended before there were looks */
+        if (isnan(at_end) || !is_watched(training, task)) /* it ended before there were looks */
             continue;
-        HS_TRY(measure(trainer, task, &now));
-        HS_TRY(judge(trainer, task, at_end, now));
+        HS_TRY(measure(training, task, &now));
+        HS_TRY(judge(run, task, at_end, now));
     }
-    trainer->state.looked_at = trainer->state.counters.applied_steps;
+    training->state.looked_at = training->state.counters.applied_steps;
     return HS_OK;
 }
 
-HsStatus hs_trainer_look_at_end(HsTrainer *trainer, int task)
+HsStatus hs_run_look_at_end(HsRun *run, int task)
 {
-    if (!takes_looks(trainer) || !is_watched(trainer, task) || task + 1 == trainer->data.count)
+    HsTraining *training = &run->training;
+    if (!takes_looks(run) || !is_watched(training, task) || task + 1 == training->data.count)
         return HS_OK;
-    return measure(trainer, task, &trainer->watch.at_end[task]);
+    return measure(training, task, &run->watch.at_end[task]);
 }

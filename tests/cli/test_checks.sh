@@ -31,11 +31,11 @@ planted runtime/io/files.c '#include "tests/support/scratch.h"' 'in no room'
 planted kernels/new/new.c 'int hs_new;' 'no room'
 planted runtime/io/files.c '/* reads "HALFSTEP_NEW" */' 'HALFSTEP_NEW is not in'
 # A circle: a file at the bottom of its room names a function of one at the top.
-sed -i '$a static HsStatus (*const hs_up)(HsTrainer *) = hs_trainer_run;' "$tree/runtime/train/records.c"
+sed -i '$a static HsStatus (*const hs_up)(HsRun *) = hs_run_train;' "$tree/runtime/train/records.c"
 expect 1 bash "$tree/tests/check_deps.sh"
 says out "runtime/train: a circle of"
 expect 1 python3 "$tree/tests/check_circles.py" --calls runtime/train
-says out "records -> loop: hs_trainer_run"
+says out "records -> loop: hs_run_train"
 
 { echo 'int hs_long(void)' && echo '{' && yes '    hs_call();' | head -n 81 && echo '}'; } >long.c
 expect 1 "$root/tests/check_size.sh" long.c

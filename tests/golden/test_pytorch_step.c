@@ -36,7 +36,7 @@
 
 #include "kernels/base/log.h"
 #include "kernels/base/tolerance.h"
-#include "runtime/train/trainer.h"
+#include "runtime/train/run.h"
 #include "tests/support/scratch.h"
 
 #define OK(expression) cr_assert_eq((expression), HS_OK, "%s: %s", #expression, hs_error_message())
@@ -278,11 +278,11 @@ static void load_config(const Case *test, const Fixture *fixture, const char *ou
 static void train(const Case *test, const Fixture *fixture, const char *out_dir, bool adamw, int steps)
 {
     HsConfig config;
-    HsTrainer trainer;
+    HsRun run;
     load_config(test, fixture, out_dir, adamw, steps, &config);
-    OK(hs_trainer_create(&config, &trainer, NULL));
-    OK(hs_trainer_run(&trainer));
-    hs_trainer_destroy(&trainer);
+    OK(hs_run_create(&config, &run, NULL));
+    OK(hs_run_train(&run));
+    hs_run_destroy(&run);
     hs_config_deinit(&config);
 }
 

@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "kernels/base/log.h"
-#include "runtime/train/trainer.h"
+#include "runtime/train/run.h"
 
 void *__libc_malloc(size_t size);
 void *__libc_calloc(size_t count, size_t size);
@@ -57,21 +57,21 @@ enum { WARM_UP = 2, STEPS = 4 };
 static HsStatus count_case(const char *const *overrides, int override_count, long *counted)
 {
     HsConfig config;
-    HsTrainer trainer;
+    HsRun run;
     HS_TRY(hs_config_load(&config, NULL, override_count, overrides));
-    HsStatus status = hs_trainer_create(&config, &trainer, NULL);
+    HsStatus status = hs_run_create(&config, &run, NULL);
     if (status == HS_OK) {
         double loss;
         HsStepReport report;
-        status = hs_trainer_begin_task(&trainer);
+        status = hs_training_begin_task(&run.training);
         for (int step = 0; step < WARM_UP && status == HS_OK;
              step++) /* OpenMP's threads and libm's tables start here */
-            status = hs_trainer_step(&trainer, &loss, &report);
+            status = hs_training_step(&run.training, &loss, &report);
         const long before = atomic_load(&allocations);
         for (int step = 0; step < STEPS && status == HS_OK; step++)
-            status = hs_trainer_step(&trainer, &loss, &report);
+            status = hs_training_step(&run.training, &loss, &report);
         *counted = atomic_load(&allocations) - before;
-        hs_trainer_destroy(&trainer);
+        hs_run_destroy(&run);
     }
     hs_config_deinit(&config);
     return status;

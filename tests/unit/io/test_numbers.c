@@ -8,54 +8,55 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "runtime/train/trainer.h"
+#include "runtime/train/run.h"
 #include "tests/support/strategy_settings.h"
 
 static HsConfig config;
 
 /* In the second of three tasks of 10 steps, windows of 6, after 3 of its steps and one skipped, 13 in all. */
-static HsTrainer made(void)
+static HsRun made(void)
 {
-    HsTrainer trainer;
-    memset(&trainer, 0, sizeof trainer);
+    HsRun run;
+    HsTraining *training = &run.training;
+    memset(&run, 0, sizeof run);
     memset(&config, 0, sizeof config);
     config.training.max_length = 16;
     config.training.batch_size = 4;
-    trainer.config = &config;
-    trainer.phase_count = 3;
-    trainer.rows_per_step = 4;
-    trainer.continual_config = strategies_of("mer", NULL);
-    set_number(&trainer.continual_config, "mer", "group_steps", 3);
-    set_number(&trainer.continual_config, "mer", "groups", 2);
-    trainer.optimizer.scaling = (HsScalerConfig){ .growth_interval = 100, .hysteresis = 2 };
-    trainer.state = (HsTrainerState){ .counters.applied_steps = 13,
-                                      .counters.skipped_steps = 1,
-                                      .task = 1,
-                                      .task_begun = 1,
-                                      .task_steps = 3,
-                                      .matrix_rows = 2,
-                                      .position = { 0, 4, 0 },
-                                      .counters.schedule_steps = 3,
-                                      .counters.moment_steps = 13,
-                                      .tokens_seen = 13 * 64,
-                                      .evaluated_at = 10,
-                                      .best_validation = NAN,
-                                      .best_step = 10,
-                                      .window_loss = 1.0 / 3,
-                                      .window_steps = 1,
-                                      .jsonl_bytes = 1000,
-                                      .counters.loss_scale = 65536,
-                                      .counters.scaler_tracker = 3,
-                                      .counters.scaler_hysteresis = 2,
-                                      .micro_batch = 4,
-                                      .tuning_hash = ((int64_t)1 << 48) - 1 };
-    return trainer;
+    training->config = &config;
+    training->lengths.phase_count = 3;
+    training->rows_per_step = 4;
+    training->continual_config = strategies_of("mer", NULL);
+    set_number(&training->continual_config, "mer", "group_steps", 3);
+    set_number(&training->continual_config, "mer", "groups", 2);
+    training->optimizer.scaling = (HsScalerConfig){ .growth_interval = 100, .hysteresis = 2 };
+    training->state = (HsTrainingState){ .counters.applied_steps = 13,
+                                         .counters.skipped_steps = 1,
+                                         .task = 1,
+                                         .task_begun = 1,
+                                         .task_steps = 3,
+                                         .matrix_rows = 2,
+                                         .position = { 0, 4, 0 },
+                                         .counters.schedule_steps = 3,
+                                         .counters.moment_steps = 13,
+                                         .tokens_seen = 13 * 64,
+                                         .evaluated_at = 10,
+                                         .best_validation = NAN,
+                                         .best_step = 10,
+                                         .window_loss = 1.0 / 3,
+                                         .window_steps = 1,
+                                         .jsonl_bytes = 1000,
+                                         .counters.loss_scale = 65536,
+                                         .counters.scaler_tracker = 3,
+                                         .counters.scaler_hysteresis = 2,
+                                         .micro_batch = 4,
+                                         .tuning_hash = ((int64_t)1 << 48) - 1 };
+    return run;
 }
 
 /* The state as a checkpoint has it, through text, with member `name` as `value` says (NULL: left out). */
-static HsStatus read_with(HsTrainer *trainer, const char *name, const char *value)
+static HsStatus read_with(HsRun *run, const char *name, const char *value)
 {
-    HsJson *json = hs_trainer_numbers_json(&trainer->state), *read = NULL;
+    HsJson *json = hs_run_numbers_json(&run->training.state), *read = NULL;
     char *text = hs_json_write(json, false), changed[4096], member[64];
     hs_json_destroy(json);
     snprintf(changed, sizeof changed, "%s", text);
@@ -73,26 +74,26 @@ static HsStatus read_with(HsTrainer *trainer, const char *name, const char *valu
     free(text);
     HsStatus status = hs_json_parse("trainer.json", changed, strlen(changed), &read);
     if (status == HS_OK)
-        status = hs_trainer_read_numbers("trainer.json", read, &trainer->state);
+        status = hs_run_read_numbers("trainer.json", read, &run->training.state);
     if (status == HS_OK)
-        status = hs_trainer_check_numbers(trainer, "trainer.json");
+        status = hs_run_check_numbers(run, "trainer.json");
     hs_json_destroy(read);
     return status;
 }
 
 Test(numbers, are_read_back)
 {
-    HsTrainer written = made(), read = made();
+    HsRun written = made(), read = made();
     cr_assert_eq(read_with(&read, NULL, NULL), HS_OK, "%s", hs_error_message());
-    cr_assert(isnan(read.state.best_validation));
-    written.state.best_validation = read.state.best_validation = 0;
-    cr_assert_eq(memcmp(&written.state, &read.state, sizeof written.state), 0);
+    cr_assert(isnan(read.training.state.best_validation));
+    written.training.state.best_validation = read.training.state.best_validation = 0;
+    cr_assert_eq(memcmp(&written.training.state, &read.training.state, sizeof written.training.state), 0);
 }
 
 static void refused(const char *name, const char *value)
 {
-    HsTrainer trainer = made();
-    cr_expect_eq(read_with(&trainer, name, value), HS_EFORMAT, "%s: %s", name, value ? value : "(left out)");
+    HsRun run = made();
+    cr_expect_eq(read_with(&run, name, value), HS_EFORMAT, "%s: %s", name, value ? value : "(left out)");
     cr_expect(strstr(hs_error_message(), name) || strstr(hs_error_message(), "position"), "%s: %s", name,
               hs_error_message());
 }

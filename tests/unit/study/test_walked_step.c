@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * trainer plan --launches against the truth: the kernels that a trainer on the emulator launches in an optimizer step,
+ * trainer plan --launches against the truth: the kernels that a training on the emulator launches in an optimizer step,
  * in their order, with their blocks, are those that the plan lists without running any.
  */
 #include <criterion/criterion.h>
@@ -83,20 +83,20 @@ static void load(HsConfig *config, const char *folder, const char *device, const
 /* The second step: what is made at a first use is made then. */
 static char *real_launches(HsConfig *config)
 {
-    HsTrainer trainer;
+    HsTraining training;
     const HsBackendPart *part;
     double loss;
     HsStepReport report;
-    OK(hs_trainer_create(config, &trainer, NULL));
-    OK(hs_trainer_begin_task(&trainer));
-    OK(hs_trainer_step(&trainer, &loss, &report));
+    OK(hs_training_create(config, &training, NULL));
+    OK(hs_training_begin_task(&training));
+    OK(hs_training_step(&training, &loss, &report));
     OK(hs_part_open("emu", &part));
     launched_bytes = 0;
     part->observe_launches(see);
-    OK(hs_trainer_step(&trainer, &loss, &report));
+    OK(hs_training_step(&training, &loss, &report));
     part->observe_launches(NULL);
     char *seen = strdup(launched);
-    hs_trainer_destroy(&trainer);
+    hs_training_destroy(&training);
     return seen;
 }
 

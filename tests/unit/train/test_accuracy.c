@@ -8,7 +8,7 @@
 
 #include "kernels/base/log.h"
 #include "runtime/engine/generate.h"
-#include "runtime/train/trainer.h"
+#include "runtime/train/run.h"
 #include "tests/support/scratch.h"
 
 static const char base[] = "seed: 7\n"
@@ -39,7 +39,7 @@ static void write_letters(const char *path)
     cr_assert_eq(fclose(file), 0);
 }
 
-static void create(const Scratch *scratch, const char *const *more, int count, HsConfig *config, HsTrainer *trainer)
+static void create(const Scratch *scratch, const char *const *more, int count, HsConfig *config, HsRun *run)
 {
     char out_dir[300], train[300];
     const char *overrides[8] = { out_dir, train };
@@ -51,13 +51,13 @@ static void create(const Scratch *scratch, const char *const *more, int count, H
     scratch_write(scratch_path(scratch, "config.yaml"), base, strlen(base));
     cr_assert_eq(hs_config_load(config, scratch_path(scratch, "config.yaml"), count + 2, overrides), HS_OK, "%s",
                  hs_error_message());
-    cr_assert_eq(hs_trainer_create(config, trainer, NULL), HS_OK, "%s", hs_error_message());
+    cr_assert_eq(hs_run_create(config, run, NULL), HS_OK, "%s", hs_error_message());
 }
 
 /* The prompt's text is continued greedily; are the tokens that come the completion's? */
-static bool generates(HsTrainer *trainer, const HsItemSet *set, const HsItem *item)
+static bool generates(HsTraining *training, const HsItemSet *set, const HsItem *item)
 {
-    const HsTokenizer *tokenizer = trainer->data.tokenizer;
+    const HsTokenizer *tokenizer = training->data.tokenizer;
     const int32_t *tokens = set->tokens.items + item->start;
     char prompt[64];
     size_t used = 0, length;
@@ -68,7 +68,7 @@ static bool generates(HsTrainer *trainer, const HsItemSet *set, const HsItem *it
     }
     const HsGeneration generation = { .prompt = prompt, .prompt_length = used, .tokens = item->completion };
     HsTokens added = { 0 };
-    cr_assert_eq(hs_generate_text(&trainer->model, &trainer->engine.context, tokenizer, &generation, NULL, &added),
+    cr_assert_eq(hs_generate_text(&training->model, &training->engine.context, tokenizer, &generation, NULL, &added),
                  HS_OK, "%s", hs_error_message());
     /* It stops at the end-of-text, which is the completion's last token, and does not add it. */
     const bool same = added.count == item->completion - 1 &&
@@ -81,22 +81,22 @@ static void check_generation(const char *family, const char *more)
 {
     Scratch scratch = scratch_make();
     HsConfig config;
-    HsTrainer trainer;
-    create(&scratch, (const char *const[]){ family, more }, 2, &config, &trainer);
-    cr_assert_eq(hs_trainer_run(&trainer), HS_OK, "%s", hs_error_message());
-    const HsDataset *dataset = &trainer.data.tasks[0];
+    HsRun run;
+    create(&scratch, (const char *const[]){ family, more }, 2, &config, &run);
+    cr_assert_eq(hs_run_train(&run), HS_OK, "%s", hs_error_message());
+    const HsDataset *dataset = &run.training.data.tasks[0];
     const HsItemSet *set = &dataset->items[HS_ITEMS_SEEN];
-    const HsEvaluator evaluator = hs_trainer_evaluator(&trainer);
+    const HsEvaluator evaluator = hs_training_evaluator(&run.training);
     HsEvaluation evaluation;
     cr_assert_eq(hs_evaluate(&evaluator, dataset, 0, &evaluation), HS_OK, "%s", hs_error_message());
     int64_t right = 0;
     for (int64_t i = 0; i < set->count; i++)
-        right += generates(&trainer, set, &set->items[i]);
+        right += generates(&run.training, set, &set->items[i]);
     printf("%s, %s: %lld of %lld\n", family, more, (long long)right, (long long)set->count);
     cr_expect_eq(evaluation.accuracy[HS_ITEMS_SEEN], (double)right / (double)set->count);
     cr_expect(right > set->count / 10 && right < set->count, "%lld of %lld: a test of a model that knows some",
               (long long)right, (long long)set->count);
-    hs_trainer_destroy(&trainer);
+    hs_run_destroy(&run);
     hs_config_deinit(&config);
     scratch_remove(&scratch);
 }
@@ -112,12 +112,12 @@ Test(accuracy, does_not_depend_on_the_shape)
 {
     Scratch scratch = scratch_make();
     HsConfig config;
-    HsTrainer trainer;
-    create(&scratch, (const char *const[]){ "max_steps=60" }, 1, &config, &trainer);
-    cr_assert_eq(hs_trainer_run(&trainer), HS_OK, "%s", hs_error_message());
-    HsDataset *dataset = &trainer.data.tasks[0];
+    HsRun run;
+    create(&scratch, (const char *const[]){ "max_steps=60" }, 1, &config, &run);
+    cr_assert_eq(hs_run_train(&run), HS_OK, "%s", hs_error_message());
+    HsDataset *dataset = &run.training.data.tasks[0];
     HsItemSet *set = &dataset->items[HS_ITEMS_SEEN];
-    const HsEvaluator evaluator = hs_trainer_evaluator(&trainer);
+    const HsEvaluator evaluator = hs_training_evaluator(&run.training);
     int64_t batch, length;
     double packed, with_one[2];
     hs_evaluator_shape(&evaluator, 7, &batch, &length);
@@ -140,7 +140,7 @@ Test(accuracy, does_not_depend_on_the_shape)
     cr_expect_eq(round(fmin(with_one[0], with_one[1]) * (double)(few + 1)), round(packed * (double)few));
     cr_expect(packed > 0 && packed < 1);
     free(items);
-    hs_trainer_destroy(&trainer);
+    hs_run_destroy(&run);
     hs_config_deinit(&config);
     scratch_remove(&scratch);
 }
@@ -152,12 +152,12 @@ Test(accuracy, bits_a_byte)
     cr_expect_float_eq(hs_bits_per_byte(1.5, 3), 0.5 / log(2), 1e-15);
     Scratch scratch = scratch_make();
     HsConfig config;
-    HsTrainer trainer;
+    HsRun run;
     create(&scratch,
            (const char *const[]){ "max_steps=1", "tasks.0.train=synthetic:english", "tasks.0.synthetic_tokens=8000" },
-           3, &config, &trainer);
-    const HsDataset *dataset = &trainer.data.tasks[0];
-    const HsEvaluator evaluator = hs_trainer_evaluator(&trainer);
+           3, &config, &run);
+    const HsDataset *dataset = &run.training.data.tasks[0];
+    const HsEvaluator evaluator = hs_training_evaluator(&run.training);
     HsEvaluation evaluation;
     cr_assert_eq(hs_evaluate(&evaluator, dataset, 0, &evaluation), HS_OK, "%s", hs_error_message());
     int64_t targets = 0, bytes = 0;
@@ -167,7 +167,7 @@ Test(accuracy, bits_a_byte)
     cr_expect_lt(bytes, targets);
     cr_expect_eq(evaluation.bytes_per_token, (double)bytes / (double)targets);
     cr_expect(isnan(evaluation.accuracy[0]) && isnan(evaluation.accuracy[1]));
-    hs_trainer_destroy(&trainer);
+    hs_run_destroy(&run);
     hs_config_deinit(&config);
     /* A stretch without any: nats over ln 2. */
     char plain[129];
@@ -177,12 +177,12 @@ Test(accuracy, bits_a_byte)
     scratch_write(scratch_path(&scratch, "plain.txt"), plain, 128);
     char train[300];
     snprintf(train, sizeof train, "tasks.0.train=%s", scratch_path(&scratch, "plain.txt"));
-    create(&scratch, (const char *const[]){ "max_steps=1", train, "tasks.0.validation=50%" }, 3, &config, &trainer);
-    const HsEvaluator other = hs_trainer_evaluator(&trainer);
-    cr_assert_eq(hs_evaluate(&other, &trainer.data.tasks[0], 1, &evaluation), HS_OK, "%s", hs_error_message());
+    create(&scratch, (const char *const[]){ "max_steps=1", train, "tasks.0.validation=50%" }, 3, &config, &run);
+    const HsEvaluator other = hs_training_evaluator(&run.training);
+    cr_assert_eq(hs_evaluate(&other, &run.training.data.tasks[0], 1, &evaluation), HS_OK, "%s", hs_error_message());
     cr_expect_eq(evaluation.bytes_per_token, 1);
     cr_expect_eq(hs_bits_per_byte(evaluation.loss, evaluation.bytes_per_token), evaluation.loss / M_LN2);
-    hs_trainer_destroy(&trainer);
+    hs_run_destroy(&run);
     hs_config_deinit(&config);
     scratch_remove(&scratch);
 }

@@ -8,7 +8,7 @@
 #include <math.h>
 
 #include "kernels/base/log.h"
-#include "runtime/train/trainer.h"
+#include "runtime/train/run.h"
 #include "tests/support/scratch.h"
 
 enum { STEPS = 7, KEPT = 5, LENGTH = 16 };
@@ -41,19 +41,19 @@ static void load(HsConfig *config, const Scratch *scratch, const char *own)
 }
 
 /* The logits of a slot against those of the model, decoded. */
-static void check_slot(HsTrainer *trainer, HsDecoder *decoder, int64_t slot)
+static void check_slot(HsTraining *training, HsDecoder *decoder, int64_t slot)
 {
     int32_t tokens[LENGTH], targets[LENGTH], index[LENGTH * KEPT];
     float value[LENGTH * KEPT];
-    hs_reservoir_read(&trainer->reservoir, slot, tokens, targets);
-    hs_reservoir_read_logits(&trainer->reservoir, slot, value, index);
+    hs_reservoir_read(&training->reservoir, slot, tokens, targets);
+    hs_reservoir_read_logits(&training->reservoir, slot, value, index);
     hs_decoder_reset(decoder);
     for (int t = 0; t < LENGTH; t++) {
         const float *logits;
-        cr_assert_eq(hs_decoder_feed(decoder, &trainer->engine.context, &tokens[t], 1, &logits), HS_OK);
+        cr_assert_eq(hs_decoder_feed(decoder, &training->engine.context, &tokens[t], 1, &logits), HS_OK);
         double last = INFINITY;
         for (int k = t * KEPT; k < (t + 1) * KEPT; k++) {
-            cr_assert(index[k] >= 0 && index[k] < trainer->model.vocabulary, "slot %lld has no logits",
+            cr_assert(index[k] >= 0 && index[k] < training->model.vocabulary, "slot %lld has no logits",
                       (long long)slot);
             const double exact = (double)logits[index[k]];
             /* f16's half unit, and f32's roundings in another order */
@@ -63,7 +63,7 @@ static void check_slot(HsTrainer *trainer, HsDecoder *decoder, int64_t slot)
             last = (double)value[k];
         }
         int larger = 0;
-        for (int64_t v = 0; v < trainer->model.vocabulary; v++)
+        for (int64_t v = 0; v < training->model.vocabulary; v++)
             larger += (double)logits[v] > last * (1 + (last > 0 ? 0x1p-10 : -0x1p-10)) + 1e-5;
         cr_assert(larger < KEPT, "%d logits are larger than the last one kept", larger);
     }
@@ -73,28 +73,29 @@ static void run(const char *own)
 {
     Scratch scratch = scratch_make();
     HsConfig config;
-    HsTrainer trainer;
+    HsRun run;
     HsDecoder *decoder;
     hs_log_set_level(HS_LOG_WARNING);
     load(&config, &scratch, own);
-    cr_assert_eq(hs_trainer_create(&config, &trainer, NULL), HS_OK, "%s", hs_error_message());
-    cr_assert_eq(hs_trainer_begin_task(&trainer), HS_OK);
-    cr_assert_eq(hs_decoder_create(&trainer.model, &trainer.engine.context, 1, LENGTH, &decoder), HS_OK);
+    cr_assert_eq(hs_run_create(&config, &run, NULL), HS_OK, "%s", hs_error_message());
+    cr_assert_eq(hs_training_begin_task(&run.training), HS_OK);
+    cr_assert_eq(hs_decoder_create(&run.training.model, &run.training.engine.context, 1, LENGTH, &decoder), HS_OK);
     for (int step = 0; step < STEPS; step++) {
         double loss;
         HsStepReport report;
-        cr_assert_eq(hs_trainer_step(&trainer, &loss, &report), HS_OK, "%s", hs_error_message());
-        hs_stream_settle(trainer.stream);
-        cr_assert_eq(trainer.reservoir.count, fmin(6, (double)trainer.reservoir.seen));
-        for (int64_t slot = 0; slot < trainer.reservoir.count; slot++)
-            check_slot(&trainer, decoder, slot);
+        cr_assert_eq(hs_training_step(&run.training, &loss, &report), HS_OK, "%s", hs_error_message());
+        hs_stream_settle(run.training.stream);
+        cr_assert_eq(run.training.reservoir.count, fmin(6, (double)run.training.reservoir.seen));
+        for (int64_t slot = 0; slot < run.training.reservoir.count; slot++)
+            check_slot(&run.training, decoder, slot);
     }
     /* A mean over tokens of 0.2 times a mean of squares, each at most (2^-11 |logit|)^2. */
-    cr_assert(trainer.state.window_distillation_steps > 3);
-    cr_expect(trainer.state.window_distillation > 0 && trainer.state.window_distillation < STEPS * 0.2 * 0x1p-22 * 400,
-              "%g", trainer.state.window_distillation);
+    cr_assert(run.training.state.window_distillation_steps > 3);
+    cr_expect(run.training.state.window_distillation > 0 &&
+                  run.training.state.window_distillation < STEPS * 0.2 * 0x1p-22 * 400,
+              "%g", run.training.state.window_distillation);
     hs_decoder_destroy(decoder);
-    hs_trainer_destroy(&trainer);
+    hs_run_destroy(&run);
     hs_config_deinit(&config);
     scratch_remove(&scratch);
 }

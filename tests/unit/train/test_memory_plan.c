@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "kernels/base/log.h"
-#include "runtime/train/trainer.h"
+#include "runtime/train/run.h"
 #include "tests/support/scratch.h"
 #include "tests/support/tier.h"
 
@@ -92,17 +92,17 @@ static HsStatus load(HsConfig *config, const char *device, const char *const *ow
 #define OK(expression) cr_assert_eq((expression), HS_OK, "%s", hs_error_message())
 
 /* Before the run the Fisher's statistics are not there yet, and what writes a rehearsal is not either. */
-static void check_account(const HsTrainer *trainer, const char *what, bool ran)
+static void check_account(const HsTraining *training, const char *what, bool ran)
 {
-    const HsDevice *device = &trainer->engine.device;
+    const HsDevice *device = &training->engine.device;
     const size_t *now = device->account.current;
-    const bool all = ran || !hs_continual_writes_rehearsal(&trainer->continual_config);
+    const bool all = ran || !hs_continual_writes_rehearsal(&training->continual_config);
     for (int i = 0; i < HS_MEMORY_COUNT; i++)
         if (!all)
-            cr_expect_geq(trainer->planned.bytes[i], device->account.peak[i]);
+            cr_expect_geq(training->planned.bytes[i], device->account.peak[i]);
         else if (ran || i != HS_MEMORY_STATISTICS)
-            cr_expect_eq(trainer->planned.bytes[i], device->account.peak[i], "%s, %s: planned %zu bytes, took %zu",
-                         what, hs_memory_row((HsMemoryCategory)i)->name, trainer->planned.bytes[i],
+            cr_expect_eq(training->planned.bytes[i], device->account.peak[i], "%s, %s: planned %zu bytes, took %zu",
+                         what, hs_memory_row((HsMemoryCategory)i)->name, training->planned.bytes[i],
                          device->account.peak[i]);
     /* Nothing was allocated beside the accounts: the device counts by itself.  What is the host's is beside them. */
     cr_expect_eq(device->current_bytes,
@@ -124,16 +124,16 @@ static void check_cases(const char *device)
             own++;
         snprintf(name, sizeof name, "%s, case %d (%s)", device, c, cases[c][0]);
         HsConfig config;
-        HsTrainer trainer;
+        HsRun run;
         OK(load(&config, device, cases[c], own, scratch.folder));
-        OK(hs_trainer_create(&config, &trainer, NULL));
-        check_account(&trainer, name, false);
+        OK(hs_run_create(&config, &run, NULL));
+        check_account(&run.training, name, false);
         /* What is yet to be allocated goes on within what was planned. */
-        trainer.engine.device.cap_bytes = trainer.planned.device_bytes;
-        OK(hs_trainer_run(&trainer));
-        check_account(&trainer, name, true);
-        cr_expect_gt(trainer.planned.bytes[HS_MEMORY_ACTIVATIONS], trainer.planned.kept_bytes);
-        hs_trainer_destroy(&trainer);
+        run.training.engine.device.cap_bytes = run.training.planned.device_bytes;
+        OK(hs_run_train(&run));
+        check_account(&run.training, name, true);
+        cr_expect_gt(run.training.planned.bytes[HS_MEMORY_ACTIVATIONS], run.training.planned.kept_bytes);
+        hs_run_destroy(&run);
         hs_config_deinit(&config);
         scratch_remove(&scratch);
     }
@@ -169,13 +169,13 @@ Test(memory_plan, bytes_a_parameter)
         const char *own[] = { rows[r].mode, rows[r].gradients, rows[r].states, "model.layers=1",
                               "model.tie_head=true" };
         HsConfig config;
-        HsTrainer trainer;
+        HsRun run;
         OK(load(&config, "emu", own, 5, scratch.folder));
-        OK(hs_trainer_create(&config, &trainer, NULL));
+        OK(hs_run_create(&config, &run, NULL));
         /* Gains of norms, f32 in every mode, have neither a narrow weight nor a master; arenas round each tensor up. */
-        size_t matrix = 0, vector = 0, tensors = (size_t)trainer.model.param_count;
-        for (int i = 0; i < trainer.model.param_count; i++) {
-            const HsTensor *weight = &trainer.model.params[i].stored.values;
+        size_t matrix = 0, vector = 0, tensors = (size_t)run.training.model.param_count;
+        for (int i = 0; i < run.training.model.param_count; i++) {
+            const HsTensor *weight = &run.training.model.params[i].stored.values;
             *(weight->rank == 2 ? &matrix : &vector) += (size_t)hs_tensor_count(weight);
         }
         const size_t expected[] = { matrix * rows[r].weight + vector * 4, matrix * rows[r].master,
@@ -183,11 +183,12 @@ Test(memory_plan, bytes_a_parameter)
         const HsMemoryCategory categories[] = { HS_MEMORY_WEIGHTS, HS_MEMORY_MASTERS, HS_MEMORY_GRADIENTS,
                                                 HS_MEMORY_MOMENTS };
         for (int i = 0; i < 4; i++) {
-            const size_t planned = trainer.planned.bytes[categories[i]], rounding = 2 * tensors * HS_ARENA_ALIGNMENT;
+            const size_t planned = run.training.planned.bytes[categories[i]],
+                         rounding = 2 * tensors * HS_ARENA_ALIGNMENT;
             cr_expect(planned >= expected[i] && planned <= expected[i] + rounding, "%s, %s: %zu, by the table %zu",
                       rows[r].mode, hs_memory_row(categories[i])->name, planned, expected[i]);
         }
-        hs_trainer_destroy(&trainer);
+        hs_run_destroy(&run);
         hs_config_deinit(&config);
         scratch_remove(&scratch);
     }
@@ -195,14 +196,14 @@ Test(memory_plan, bytes_a_parameter)
 
 /* The fastest of every divisor of the batch with every policy that fits: large micro-batches first, of equals the
  * first. */
-static bool search_all(const HsTrainer *trainer, size_t limit, bool narrow, HsFit *fit)
+static bool search_all(const HsTraining *training, size_t limit, bool narrow, HsFit *fit)
 {
     static const HsFit policies[] = {
         { 0, "none", 1, false, "none" },  { 0, "mlp", 1, false, "none" },   { 0, "attention", 1, false, "none" },
         { 0, "block", 2, false, "none" }, { 0, "block", 1, false, "none" },
     };
-    const HsDeviceRates rates = hs_nominal_rates(&trainer->engine.device);
-    const int64_t batch = trainer->config->training.batch_size;
+    const HsDeviceRates rates = hs_nominal_rates(&training->engine.device);
+    const int64_t batch = training->config->training.batch_size;
     double best = INFINITY;
     for (int64_t rows = batch; rows >= 1; rows--) {
         for (size_t p = 0; batch % rows == 0 && p < sizeof policies / sizeof *policies; p++) {
@@ -211,8 +212,8 @@ static bool search_all(const HsTrainer *trainer, size_t limit, bool narrow, HsFi
             HsConfig changed;
             tried.micro_batch = rows;
             tried.narrow_gradients = narrow;
-            hs_fit_apply(trainer->config, &tried, &changed);
-            OK(hs_trainer_plan(trainer, &changed, &plan));
+            hs_fit_apply(training->config, &tried, &changed);
+            OK(hs_training_plan(training, &changed, &plan));
             const double seconds = hs_memory_plan_seconds(&plan, &rates);
             if (plan.device_bytes > limit || seconds >= best)
                 continue;
@@ -231,21 +232,22 @@ Test(memory_plan, search)
     const Scratch scratch = scratch_make();
     hs_log_set_level(HS_LOG_ERROR);
     HsConfig config;
-    HsTrainer trainer;
+    HsRun run;
     OK(load(&config, "cpu", own, 4, scratch.folder));
-    OK(hs_trainer_create(&config, &trainer, NULL));
-    const size_t needed = trainer.planned.device_bytes;
+    OK(hs_run_create(&config, &run, NULL));
+    const size_t needed = run.training.planned.device_bytes;
     bool found = true;
     double last_seconds = 0;
-    const HsDeviceRates rates = hs_nominal_rates(&trainer.engine.device);
+    const HsDeviceRates rates = hs_nominal_rates(&run.training.engine.device);
     int ways = 0, narrow = 0;
     for (size_t limit = needed; found; limit = limit * 9 / 10) {
         HsFit fit;
         HsMemoryPlan plan, again;
         HsConfig changed;
-        OK(hs_trainer_search(&trainer, limit, &fit, &plan, &found));
+        OK(hs_training_search(&run.training, limit, &fit, &plan, &found));
         HsFit thorough;
-        const bool any = search_all(&trainer, limit, false, &thorough) || search_all(&trainer, limit, true, &thorough);
+        const bool any =
+            search_all(&run.training, limit, false, &thorough) || search_all(&run.training, limit, true, &thorough);
         cr_assert_eq(found, any, "limit %zu", limit);
         if (!found)
             break;
@@ -257,10 +259,10 @@ Test(memory_plan, search)
         ways++;
         narrow += fit.narrow_gradients;
         cr_expect_leq(plan.device_bytes, limit);
-        cr_expect_eq(plan.tokens, trainer.planned.tokens, "the effective batch changed");
+        cr_expect_eq(plan.tokens, run.training.planned.tokens, "the effective batch changed");
         cr_expect_eq(plan.micro_batch * plan.micro_batches, 64);
         hs_fit_apply(&config, &fit, &changed);
-        OK(hs_trainer_plan(&trainer, &changed, &again));
+        OK(hs_training_plan(&run.training, &changed, &again));
         cr_expect_eq(again.device_bytes, plan.device_bytes);
         if (limit == needed)
             cr_expect_eq(plan.recompute_flops, 0, "the fastest way that fits recomputes nothing");
@@ -271,7 +273,7 @@ Test(memory_plan, search)
     }
     cr_expect_geq(ways, 4);
     cr_expect_geq(narrow, 1, "narrow gradients come last, but they come");
-    hs_trainer_destroy(&trainer);
+    hs_run_destroy(&run);
     hs_config_deinit(&config);
     scratch_remove(&scratch);
 }
@@ -328,21 +330,21 @@ Test(memory_plan, a_limit_of_what_is_planned_is_enough)
         const Scratch scratch = scratch_make();
         int own = 0;
         HsConfig config;
-        HsTrainer trainer;
+        HsRun run;
         while (own < 6 && cases[c][own])
             own++;
         OK(load(&config, runs[i].device, cases[c], own, scratch.folder));
         config.training.target_gpu_util = 1;
-        OK(hs_trainer_create(&config, &trainer, NULL));
-        cr_expect_eq(trainer.engine.device.cap_bytes, 0);
-        config.memory.limit = (int64_t)trainer.planned.device_bytes;
-        hs_trainer_destroy(&trainer);
-        OK(hs_trainer_create(&config, &trainer, NULL));
-        cr_expect_eq(trainer.engine.device.cap_bytes, trainer.planned.device_bytes);
-        OK(hs_trainer_run(&trainer));
-        hs_trainer_destroy(&trainer);
+        OK(hs_run_create(&config, &run, NULL));
+        cr_expect_eq(run.training.engine.device.cap_bytes, 0);
+        config.memory.limit = (int64_t)run.training.planned.device_bytes;
+        hs_run_destroy(&run);
+        OK(hs_run_create(&config, &run, NULL));
+        cr_expect_eq(run.training.engine.device.cap_bytes, run.training.planned.device_bytes);
+        OK(hs_run_train(&run));
+        hs_run_destroy(&run);
         config.memory.limit--;
-        cr_expect_eq(hs_trainer_create(&config, &trainer, NULL), HS_ENOMEM);
+        cr_expect_eq(hs_run_create(&config, &run, NULL), HS_ENOMEM);
         hs_config_deinit(&config);
         scratch_remove(&scratch);
     }

@@ -14,7 +14,7 @@
 #include <math.h>
 
 #include "kernels/base/log.h"
-#include "runtime/train/trainer.h"
+#include "runtime/train/run.h"
 #include "tests/support/event_file.h"
 #include "tests/support/scratch.h"
 
@@ -78,7 +78,7 @@ typedef struct Run {
 
 typedef struct Pressing {
     const Setup *setup;
-    HsTrainer *trainer;
+    HsTraining *training;
     Run *run;
 } Pressing;
 
@@ -93,17 +93,17 @@ static HsStatus refuse(HsDevice *device, size_t bytes, void **pointer)
 static HsStatus read_pressed(void *user, HsDeviceSample *sample)
 {
     Pressing *pressing = user;
-    HsTrainer *trainer = pressing->trainer;
-    const int64_t step = trainer->state.counters.applied_steps;
+    HsTraining *training = pressing->training;
+    const int64_t step = training->state.counters.applied_steps;
     const bool pressed = step >= pressing->setup->from_step && step <= pressing->setup->to_step;
     sample->total_bytes = 1000;
     sample->used_bytes = pressed ? 990 : 500;
     if (!pressed)
         return HS_OK;
-    pressing->run->ahead = trainer->queue.count;
-    pressing->run->activations_before = trainer->engine.device.account.current[HS_MEMORY_ACTIVATIONS];
+    pressing->run->ahead = training->queue.count;
+    pressing->run->activations_before = training->engine.device.account.current[HS_MEMORY_ACTIVATIONS];
     if (pressing->setup->allocations_fail)
-        trainer->engine.device.alloc = refuse;
+        training->engine.device.alloc = refuse;
     return HS_OK;
 }
 
@@ -138,18 +138,18 @@ static void read_record(const Scratch *scratch, Run *run)
 }
 
 /* Whatever was planned for the micro-batch in use is what is held, and the peak is the first plan's. */
-static void check_memory(const HsTrainer *trainer)
+static void check_memory(const HsTraining *training)
 {
-    HsConfig config = *trainer->config;
+    HsConfig config = *training->config;
     HsMemoryPlan plan;
-    HsTrainer as_if = *trainer;
+    HsTraining as_if = *training;
     as_if.state.micro_batch = 0;
-    config.memory.micro_batch = hs_trainer_micro_batch(trainer);
-    cr_assert_eq(hs_trainer_plan(&as_if, &config, &plan), HS_OK, "%s", hs_error_message());
-    const HsMemoryAccount *account = &trainer->engine.device.account;
+    config.memory.micro_batch = hs_training_micro_batch(training);
+    cr_assert_eq(hs_training_plan(&as_if, &config, &plan), HS_OK, "%s", hs_error_message());
+    const HsMemoryAccount *account = &training->engine.device.account;
     cr_expect_eq(account->current[HS_MEMORY_ACTIVATIONS], plan.bytes[HS_MEMORY_ACTIVATIONS]);
     for (int i = 0; i < HS_MEMORY_COUNT; i++)
-        cr_expect_leq(account->peak[i], trainer->planned.bytes[i], "%s", hs_memory_row((HsMemoryCategory)i)->name);
+        cr_expect_leq(account->peak[i], training->planned.bytes[i], "%s", hs_memory_row((HsMemoryCategory)i)->name);
 }
 
 /* Trains, or goes on, in scratch/run. */
@@ -158,7 +158,7 @@ static Run train(const Scratch *scratch, const Setup *setup)
     Run run = { 0 };
     Pressing pressing = { setup, NULL, &run };
     HsConfig config;
-    HsTrainer trainer;
+    HsRun trained;
     char text[4096], out_dir[600], device[64], mode[64];
     const char *path = scratch_path(scratch, "config.yaml");
     const int length = snprintf(text, sizeof text, "%s%s", base, setup->tasks);
@@ -171,17 +171,17 @@ static Run train(const Scratch *scratch, const Setup *setup)
     for (int i = 0; i < 3 && setup->more[i]; i++)
         overrides[count++] = setup->more[i];
     cr_assert_eq(hs_config_load(&config, path, count, overrides), HS_OK, "%s", hs_error_message());
-    cr_assert_eq(hs_trainer_create(&config, &trainer, NULL), HS_OK, "%s", hs_error_message());
-    pressing.trainer = &trainer;
-    hs_monitor_set_sampler(trainer.monitor, (HsDeviceSampler){ read_pressed, &pressing });
-    run.status = hs_trainer_run(&trainer);
-    run.tokens_seen = trainer.state.tokens_seen;
-    run.micro_batch = hs_trainer_micro_batch(&trainer);
-    run.said = trainer.pressure.said;
-    run.activations_after = trainer.engine.device.account.current[HS_MEMORY_ACTIVATIONS];
+    cr_assert_eq(hs_run_create(&config, &trained, NULL), HS_OK, "%s", hs_error_message());
+    pressing.training = &trained.training;
+    hs_monitor_set_sampler(trained.monitor, (HsDeviceSampler){ read_pressed, &pressing });
+    run.status = hs_run_train(&trained);
+    run.tokens_seen = trained.training.state.tokens_seen;
+    run.micro_batch = hs_training_micro_batch(&trained.training);
+    run.said = trained.pressure.said;
+    run.activations_after = trained.training.engine.device.account.current[HS_MEMORY_ACTIVATIONS];
     if (run.status == HS_OK)
-        check_memory(&trainer);
-    hs_trainer_destroy(&trainer);
+        check_memory(&trained.training);
+    hs_run_destroy(&trained);
     hs_config_deinit(&config);
     read_record(scratch, &run);
     return run;

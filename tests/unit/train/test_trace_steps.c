@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Steps of a small trainer, traced on the host and on a device with memory of its own: every action of the plan is
+ * Steps of a small training, traced on the host and on a device with memory of its own: every action of the plan is
  * there and nested, parts add up to the wall's time, no bit of the training changes, and failures leave ranges
  * balanced.
  */
@@ -9,7 +9,8 @@
 
 #include "kernels/base/log.h"
 #include "runtime/record/trace.h"
-#include "runtime/train/trainer.h"
+#include "kernels/base/clock.h"
+#include "runtime/train/training.h"
 #include "tests/support/scratch.h"
 
 #define OK(expression) cr_assert_eq((expression), HS_OK, "%s: %s", #expression, hs_error_message())
@@ -17,7 +18,7 @@
 typedef struct Fixture {
     Scratch scratch;
     HsConfig config;
-    HsTrainer trainer;
+    HsTraining training;
 } Fixture;
 
 static const char *const on_cpu[] = { "device=cpu", "memory.recompute=block" };
@@ -45,13 +46,13 @@ static void make(Fixture *fixture, const char *const settings[2])
                                 "threads=1",
                                 "tasks.0.synthetic_tokens=8000" };
     OK(hs_config_load(&fixture->config, NULL, sizeof overrides / sizeof *overrides, overrides));
-    OK(hs_trainer_create(&fixture->config, &fixture->trainer, NULL));
-    OK(hs_trainer_begin_task(&fixture->trainer));
+    OK(hs_training_create(&fixture->config, &fixture->training, NULL));
+    OK(hs_training_begin_task(&fixture->training));
 }
 
 static void unmake(Fixture *fixture)
 {
-    hs_trainer_destroy(&fixture->trainer);
+    hs_training_destroy(&fixture->training);
     hs_config_deinit(&fixture->config);
     scratch_remove(&fixture->scratch);
 }
@@ -60,7 +61,7 @@ static double step(Fixture *fixture)
 {
     double loss;
     HsStepReport report;
-    OK(hs_trainer_step(&fixture->trainer, &loss, &report));
+    OK(hs_training_step(&fixture->training, &loss, &report));
     return loss;
 }
 
@@ -129,13 +130,13 @@ static void expect_traced(const char *const settings[2])
 {
     Fixture fixture;
     make(&fixture, settings);
-    HsTrainer *trainer = &fixture.trainer;
+    HsTraining *training = &fixture.training;
     for (int detailed = 1; detailed >= 0; detailed--) {
         HsTrace *trace;
         const HsTraceSpan *spans;
         int count, steps = 2;
         double seconds[HS_PART_COUNT], sum = 0;
-        OK(hs_trace_create(&trainer->engine.context, detailed, &trace));
+        OK(hs_trace_create(&training->engine.context, detailed, &trace));
         step(&fixture); /* not watched */
         OK(hs_trace_attach(trace));
         const double began_s = hs_trace_origin_s(trace);
@@ -151,8 +152,8 @@ static void expect_traced(const char *const settings[2])
         cr_expect_eq(count_kind(spans, count, HS_RANGE_UPDATE), steps);
         cr_expect_eq(count_kind(spans, count, HS_RANGE_HEAD), 2 * steps, "one a micro-batch");
         if (detailed)
-            cr_expect_eq(expect_actions(&trainer->train_program, spans, count),
-                         2 * steps * trainer->train_program.action_count);
+            cr_expect_eq(expect_actions(&training->train_program, spans, count),
+                         2 * steps * training->train_program.action_count);
         else
             cr_expect_eq(count_kind(spans, count, HS_RANGE_LAYER) + count_kind(spans, count, HS_RANGE_OPERATION), 0);
         hs_trace_split(spans, count, wall_s, seconds);
@@ -167,7 +168,7 @@ static void expect_traced(const char *const settings[2])
         cr_expect(fabs(sum - wall_s) <= HS_PART_COUNT * 0x1p-52 * wall_s, "parts add up to %.17g of %.17g s", sum,
                   wall_s);
         hs_trace_destroy(trace);
-        cr_expect_null(trainer->engine.context.observer);
+        cr_expect_null(training->engine.context.observer);
     }
     unmake(&fixture);
 }
@@ -183,14 +184,14 @@ Test(trace_steps, steps_on_a_device)
 }
 
 /* The device's memory with the masters, as the checkpoint would have it. */
-static unsigned char *copy_masters(HsTrainer *trainer, size_t *bytes)
+static unsigned char *copy_masters(HsTraining *training, size_t *bytes)
 {
-    HsDevice *device = &trainer->engine.device;
-    HsStream *stream = trainer->engine.context.stream;
-    *bytes = trainer->optimizer.masters.capacity;
+    HsDevice *device = &training->engine.device;
+    HsStream *stream = training->engine.context.stream;
+    *bytes = training->optimizer.masters.capacity;
     unsigned char *copy = malloc(*bytes);
     cr_assert(copy && *bytes > 0);
-    OK(device->copy(device, stream, copy, trainer->optimizer.masters.base, *bytes));
+    OK(device->copy(device, stream, copy, training->optimizer.masters.base, *bytes));
     OK(device->stream_sync(device, stream));
     return copy;
 }
@@ -205,7 +206,7 @@ static void expect_same_bits(const char *const settings[2])
         Fixture fixture;
         HsTrace *trace;
         make(&fixture, settings);
-        OK(hs_trace_create(&fixture.trainer.engine.context, true, &trace));
+        OK(hs_trace_create(&fixture.training.engine.context, true, &trace));
         for (int i = 0; i < STEPS; i++) {
             const bool watched = traced && (i == 0 || i == 4);
             if (watched)
@@ -219,8 +220,8 @@ static void expect_same_bits(const char *const settings[2])
             OK(hs_trace_read(trace, &spans, &count));
             cr_expect_gt(count_kind(spans, count, HS_RANGE_LAYER), 0, "a replayed step has no ranges");
         }
-        cr_expect_eq(fixture.trainer.graph != NULL, fixture.trainer.engine.cuda_graph);
-        masters[traced] = copy_masters(&fixture.trainer, &bytes);
+        cr_expect_eq(fixture.training.graph != NULL, fixture.training.engine.cuda_graph);
+        masters[traced] = copy_masters(&fixture.training, &bytes);
         hs_trace_destroy(trace);
         unmake(&fixture);
     }
@@ -244,7 +245,7 @@ Test(trace_steps, live_bytes_are_those_of_the_buffers_alive)
     for (size_t p = 0; p < sizeof policies / sizeof *policies; p++) {
         Fixture fixture;
         make(&fixture, policies[p]);
-        const HsProgram *program = &fixture.trainer.train_program;
+        const HsProgram *program = &fixture.training.train_program;
         size_t most = 0, *live = malloc((size_t)program->action_count * sizeof *live);
         cr_assert_not_null(live);
         hs_program_live_bytes(program, live);
@@ -281,7 +282,7 @@ Test(trace_steps, ranges_are_closed_after_a_failure)
         double loss;
         HsStepReport report;
         make(&fixture, on_cpu);
-        HsContext *context = &fixture.trainer.engine.context;
+        HsContext *context = &fixture.training.engine.context;
         HsBackend broken = *context->backend;
         real_matmul = broken.matmul;
         broken.matmul = fail_later;
@@ -289,7 +290,7 @@ Test(trace_steps, ranges_are_closed_after_a_failure)
         OK(hs_trace_create(context, true, &trace));
         OK(hs_trace_attach(trace));
         context->backend = &broken;
-        cr_assert_eq(hs_trainer_step(&fixture.trainer, &loss, &report), HS_EDEVICE, "%d products", working);
+        cr_assert_eq(hs_training_step(&fixture.training, &loss, &report), HS_EDEVICE, "%d products", working);
         cr_expect_str_eq(hs_error_message(), "the product broke");
         hs_trace_detach(trace); /* asserts that nothing is open */
         OK(hs_trace_read(trace, &spans, &count));
