@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: MIT
+#
+# What is installed: packages here, the program on this machine, and what a machine with a GPU gets.
+
+# Nothing but a C compiler, make and apt is expected of a machine.
+APT_BUILD = gcc g++ libc6-dev make pkg-config libyaml-dev libcjson-dev libpcre2-dev libutf8proc-dev libxxhash-dev zlib1g-dev libzstd-dev libsodium-dev
+APT_TEST  = libcriterion-dev zstd python3 openmpi-bin libopenmpi-dev
+APT_CHECK = git clang clang-format libclang-rt-14-dev libomp-dev python3-yaml
+# One job a core, unless the caller already said how many.
+JOBS      = $(if $(findstring j,$(firstword $(MAKEFLAGS))),,-j$(shell nproc))
+SUDO      = $(if $(filter 0,$(shell id -u)),,sudo)
+
+.PHONY: packages packages-test packages-check packages-hip
+packages: ## install what building needs (apt)
+	@tests/packages.sh "$(SUDO)" $(APT_BUILD)
+packages-test: ## install what the tests need besides
+	@tests/packages.sh "$(SUDO)" $(APT_BUILD) $(APT_TEST)
+packages-check: ## install what `make check` and `make fuzz` need besides
+	@tests/packages.sh "$(SUDO)" $(APT_BUILD) $(APT_TEST) $(APT_CHECK)
+packages-hip: ## install AMD's compiler for `make hip`, where the system has it as a package
+	@tests/packages.sh "$(SUDO)" hipcc
+
+.PHONY: demo
+demo: packages ## install, build, train configs/cl.yaml, show what was learned and forgotten
+	+$(MAKE) $(JOBS) all
+	$(BUILD)/trainer --config configs/cl.yaml
+	@echo "The run's files:"; find runs/cl -maxdepth 2 | sort
+	@echo "The page: $(CURDIR)/runs/cl/report.html"
+	@echo "Next: $(BUILD)/trainer generate --checkpoint runs/cl --prompt '12+30=' --tokens 60"
+
+# The parts that were built go along.
+ROOT        = $(DESTDIR)$(PREFIX)
+INSTALLED   = bin/trainer $(addprefix lib/halfstep/,$(notdir $(EMU_PART) $(CUDA_PART) $(MPI_PART))) share/man/man1/trainer.1 \
+              share/bash-completion/completions/trainer include/halfstep/memory_hooks.h
+.PHONY: install uninstall
+install: $(BUILD)/trainer ## install under PREFIX (/usr/local): the trainer, parts that were built, manual page, completion, the header for allocators
+	install -d $(addprefix $(ROOT)/,$(sort $(dir $(INSTALLED))))
+	install -s -m 755 $(BUILD)/trainer $(ROOT)/bin/trainer
+	$(foreach part,$(wildcard $(EMU_PART) $(CUDA_PART) $(MPI_PART)),install -s -m 755 $(part) $(ROOT)/lib/halfstep;)
+	install -m 644 kernels/base/memory_hooks.h $(ROOT)/include/halfstep
+	$(BUILD)/trainer reference --man >$(ROOT)/share/man/man1/trainer.1
+	$(BUILD)/trainer reference --completion bash >$(ROOT)/share/bash-completion/completions/trainer
+	chmod 644 $(ROOT)/share/man/man1/trainer.1 $(ROOT)/share/bash-completion/completions/trainer
+uninstall: ## remove what install put there
+	rm -f $(addprefix $(ROOT)/,$(INSTALLED))
+	@for folder in lib include; do [ ! -d $(ROOT)/$$folder/halfstep ] || rmdir --ignore-fail-on-non-empty $(ROOT)/$$folder/halfstep; done
+
+# The programs of bench/gpu.sh as one, so that the library is there once: each source with another name for main.
+PACKAGE_PROGRAMS = trainer fragments agreement products fp8 attention bandwidth ops collectives
+PACKAGE_OBJECTS  = $(PACKAGE_PROGRAMS:%=$(BUILD)/obj/package/%.o)
+PACKAGE_TABLE    = -DHS_PACKAGE_PROGRAMS(X)=$(foreach program,$(PACKAGE_PROGRAMS),X($(program)))
+PACKAGE_DEFINES  = -Dmain=hs_main_$(*F) -Wno-missing-prototypes
+$(BUILD)/obj/package/%.o: bench/%.c
+	$(call making,CC)
+	$(Q)$(CC) $(CFLAGS) $(PACKAGE_DEFINES) -MMD -MP -c -o $@ $<
+$(BUILD)/obj/package/trainer.o: $(MAIN)
+	$(call making,CC)
+	$(Q)$(CC) $(CFLAGS) $(PACKAGE_DEFINES) -MMD -MP -c -o $@ $<
+$(BUILD)/halfstep-gpu: bench/package/multicall.c $(PACKAGE_OBJECTS) $(LIBRARY) | $(BUILD)/bench/parts/libhalfstep-emu.so
+	$(call making,CC)
+	$(Q)$(CC) $(CFLAGS) '$(PACKAGE_TABLE)' $(LDFLAGS) -o $@ $< $(PACKAGE_OBJECTS) $(call link_parts,$$ORIGIN/parts:$$ORIGIN/bench/parts) $(WHOLE) $(LDLIBS)
+.PHONY: gpu-package
+gpu-package: $(BUILD)/halfstep-gpu $(BENCH_PARTS) $(STANDIN) ## build/gpu-package: what bench/gpu.sh needs on a machine with a GPU and nothing else
+	@bench/package/make.sh $(BUILD) $(BUILD)/gpu-package
+-include $(PACKAGE_OBJECTS:.o=.d)
