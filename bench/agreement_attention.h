@@ -56,7 +56,7 @@ static inline HsStatus attention_operand(Bench *bench, HsTensor *tensor, uint64_
 static inline HsAttentionArgs attention_args(const AttentionRun *run)
 {
     return (HsAttentionArgs){ .heads = run->heads,
-                              .scale = run->scale,
+                              .rule.scale = run->scale,
                               .qkv = run->qkv,
                               .out = run->result[AGREEMENT_OUT],
                               .lse = run->result[AGREEMENT_LSE] };
@@ -65,7 +65,7 @@ static inline HsAttentionArgs attention_args(const AttentionRun *run)
 static inline HsAttentionBackwardArgs attention_backward_args(const AttentionRun *run)
 {
     return (HsAttentionBackwardArgs){ .heads = run->heads,
-                                      .scale = run->scale,
+                                      .rule.scale = run->scale,
                                       .dout = run->dout,
                                       .qkv = run->qkv,
                                       .out = run->result[AGREEMENT_OUT],
@@ -219,13 +219,13 @@ static inline HsStatus part_solve(const AttentionRun *run, AttentionPart *part)
     HsContext reference = { .backend = hs_backend_ref(), .device = &host, .threads = 1 };
     const HsTensor qkv = part_tensor(part, AGREEMENT_DQKV, part->qkv);
     const HsAttentionArgs forward = { .heads = part->heads,
-                                      .scale = run->scale,
+                                      .rule.scale = run->scale,
                                       .qkv = qkv,
                                       .out = part_tensor(part, AGREEMENT_OUT, part->exact[AGREEMENT_OUT]),
                                       .lse = part_tensor(part, AGREEMENT_LSE, part->exact[AGREEMENT_LSE]) };
     HS_TRY(hs_op_attention_forward(&reference, &forward));
     const HsAttentionBackwardArgs backward = { .heads = part->heads,
-                                               .scale = run->scale,
+                                               .rule.scale = run->scale,
                                                .dout = part_tensor(part, AGREEMENT_OUT, part->dout),
                                                .qkv = qkv,
                                                .out = part_tensor(part, AGREEMENT_OUT, part->out),

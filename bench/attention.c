@@ -74,9 +74,9 @@ static HsStatus measure(Bench *bench, const HsHeads *heads, Rates *rates)
     for (int i = 0; status == HS_OK && i < 5; i++)
         status = bench_normal(bench, all[i], 1.0);
     const float scale = 1.0f / sqrtf((float)heads->head_dim);
-    const HsAttentionArgs forward = { .heads = *heads, .scale = scale, .qkv = qkv, .out = out, .lse = lse };
+    const HsAttentionArgs forward = { .heads = *heads, .rule.scale = scale, .qkv = qkv, .out = out, .lse = lse };
     const HsAttentionBackwardArgs backward = {
-        .heads = *heads, .scale = scale, .dout = dout, .qkv = qkv, .out = out, .lse = lse, .dqkv = dqkv
+        .heads = *heads, .rule.scale = scale, .dout = dout, .qkv = qkv, .out = out, .lse = lse, .dqkv = dqkv
     };
     HsContext second = bench->context;
     BenchContender contenders[] = { { .context = &bench->context, .call = call_forward, .arguments = &forward },

@@ -184,8 +184,8 @@ static HsStatus forward(Training *t, HsContext *context)
     HS_TRY(norm(context, t->x0, p[LN_1].weight, &t->norm_1));
     DO(matmul, HsMatmulArgs, .a.values = t->norm_1.y, .b.values = p[QKV].weight, .transpose_b = true, .alpha = 1,
        .c = t->qkv);
-    DO(attention_forward, HsAttentionArgs, .heads = heads(), .scale = (float)(1 / sqrt(WIDTH / HEADS)), .qkv = t->qkv,
-       .out = t->mixed, .lse = t->lse);
+    DO(attention_forward, HsAttentionArgs, .heads = heads(), .rule.scale = (float)(1 / sqrt(WIDTH / HEADS)),
+       .qkv = t->qkv, .out = t->mixed, .lse = t->lse);
     DO(matmul, HsMatmulArgs, .a.values = t->mixed, .b.values = p[PROJ].weight, .transpose_b = true, .alpha = 1,
        .residual = t->x0, .c = t->x1);
 
@@ -248,7 +248,7 @@ static HsStatus backward(Training *t, HsContext *context)
     /* Attention. */
     HS_TRY(weight_gradient(context, t->dx_half, t->mixed, p[PROJ].gradient));
     HS_TRY(data_gradient(context, t->dx_half, p[PROJ].weight, t->dmixed));
-    DO(attention_backward, HsAttentionBackwardArgs, .heads = heads(), .scale = (float)(1 / sqrt(WIDTH / HEADS)),
+    DO(attention_backward, HsAttentionBackwardArgs, .heads = heads(), .rule.scale = (float)(1 / sqrt(WIDTH / HEADS)),
        .dout = t->dmixed, .qkv = t->qkv, .out = t->mixed, .lse = t->lse, .dqkv = t->dqkv);
     HS_TRY(weight_gradient(context, t->dqkv, t->norm_1.y, p[QKV].gradient));
     HS_TRY(data_gradient(context, t->dqkv, p[QKV].weight, t->dnorm));

@@ -8,18 +8,24 @@
 #include <math.h>
 
 /* Kernels take the scale out of the maximum, which turns hidden scores around where it is not positive. */
-static HsStatus check_scale(const char *op, float scale)
+static HsStatus check_rule(const char *op, const HsScoreRule *rule)
 {
-    if (scale > 0.0f && isfinite(scale))
-        return HS_OK;
-    return hs_fail(HS_EINVAL, "%s: the scale is %g; it must be positive and finite", op, (double)scale);
+    if (!(rule->scale > 0.0f) || !isfinite(rule->scale))
+        return hs_fail(HS_EINVAL, "%s: the scale is %g; it must be positive and finite", op, (double)rule->scale);
+    if (!(rule->cap >= 0.0f) || !isfinite(rule->cap))
+        return hs_fail(HS_EINVAL, "%s: the cap is %g; it must be positive and finite, or 0 for none", op,
+                       (double)rule->cap);
+    if (rule->window < 0)
+        return hs_fail(HS_EINVAL, "%s: the window is %" PRId64 "; it must be positive, or 0 for none", op,
+                       rule->window);
+    return HS_OK;
 }
 
 HsStatus hs_check_attention_forward(const HsAttentionArgs *args)
 {
     const char *op = "attention_forward";
     HS_TRY(hs_rule_probability(op, args->dropout));
-    HS_TRY(check_scale(op, args->scale));
+    HS_TRY(check_rule(op, &args->rule));
     return hs_check_operands(op, &hs_operands.attention_forward, args);
 }
 
@@ -27,12 +33,15 @@ HsStatus hs_check_attention_backward(const HsAttentionBackwardArgs *args)
 {
     const char *op = "attention_backward";
     HS_TRY(hs_rule_probability(op, args->dropout));
-    HS_TRY(check_scale(op, args->scale));
+    HS_TRY(check_rule(op, &args->rule));
     return hs_check_operands(op, &hs_operands.attention_backward, args);
 }
 
 HsStatus hs_check_attention_cached(const HsAttentionCachedArgs *args)
 {
+    HS_TRY(check_rule("attention_cached", &args->rule));
+    if (hs_tensor_present(&args->rule.starts))
+        return hs_fail(HS_EINVAL, "attention_cached: a cache has one document, and starts are given");
     HS_TRY(hs_check_operands("attention_cached", &hs_operands.attention_cached, args));
     const int64_t room = args->k_cache.shape[1], end = args->position_start + args->heads.sequence_length;
     if (args->position_start < 0 || end > room)

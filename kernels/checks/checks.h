@@ -65,4 +65,11 @@ static inline int64_t hs_start_of(const HsTensor *starts, int64_t row)
     return hs_tensor_present(starts) ? ((const int32_t *)starts->data)[row] : 0;
 }
 
+/* The first key that a query sees, at `position` of its sequence; it does not fall from one query to the next. */
+static inline int64_t hs_first_seen(const HsScoreRule *rule, int64_t row, int64_t position)
+{
+    const int64_t start = hs_start_of(&rule->starts, row), nearest = position - rule->window + 1;
+    return rule->window > 0 && nearest > start ? nearest : start;
+}
+
 #endif

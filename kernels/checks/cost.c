@@ -17,30 +17,33 @@ static double flops_of_matmul(const HsMatmulArgs *args)
            (double)args->b.values.shape[args->transpose_b ? 0 : 1] * (double)k;
 }
 
-/* Two products of T x T x D per head, half of each masked away: 2 * 2 N T H D / 2.  So it is with several documents in a
- * sequence too: where they begin is known on the device alone. */
-static double flops_of_causal_heads(const HsHeads *heads)
+/* Two products of T x T x D per head, half of each masked away: 2 * 2 N T H D / 2; with a window of W, T W - W^2 / 2 of
+ * the T^2.  So it is with several documents in a sequence too: where they begin is known on the device alone. */
+static double flops_of_causal_heads(const HsHeads *heads, const HsScoreRule *rule)
 {
-    return 2.0 * (double)hs_heads_rows(heads) * (double)heads->sequence_length *
+    const double length = (double)heads->sequence_length;
+    const double window = rule->window > 0 && (double)rule->window < length ? (double)rule->window : length;
+    return 4.0 * (double)hs_heads_rows(heads) * (window - window * window / (2.0 * length)) *
            (double)(heads->heads * heads->head_dim);
 }
 
 static double flops_of_attention_forward(const HsAttentionArgs *args)
 {
-    return flops_of_causal_heads(&args->heads);
+    return flops_of_causal_heads(&args->heads, &args->rule);
 }
 
 /* Five products where forward has two: scores again, dv, dp, dq, dk. */
 static double flops_of_attention_backward(const HsAttentionBackwardArgs *args)
 {
-    return 2.5 * flops_of_causal_heads(&args->heads);
+    return 2.5 * flops_of_causal_heads(&args->heads, &args->rule);
 }
 
-/* Each new row attends to all rows before it and to itself. */
+/* Each new row attends to all rows before it, or those in its window, and to itself. */
 static double flops_of_attention_cached(const HsAttentionCachedArgs *args)
 {
-    const double rows = (double)args->heads.sequence_length;
-    const double keys = rows * (double)args->position_start + rows * (rows + 1.0) / 2.0;
+    double keys = 0.0;
+    for (int64_t t = args->position_start; t < args->position_start + args->heads.sequence_length; t++)
+        keys += (double)(t + 1 - hs_first_seen(&args->rule, 0, t));
     return 4.0 * (double)args->heads.batch * keys * (double)(args->heads.heads * args->heads.head_dim);
 }
 

@@ -182,11 +182,13 @@ static double bytes_rope(const void *arguments, const HsTensor *tensor)
     return (stay ? turned / all : 1.0) * bytes_of(tensor);
 }
 
-/* Earlier rows are read; new ones come from qkv and are written. */
+/* Earlier rows are read, those in a window; new ones come from qkv and are written. */
 static double bytes_cache(const void *arguments, const HsTensor *cache)
 {
     const HsAttentionCachedArgs *args = arguments;
-    const int64_t rows = args->heads.batch * (args->position_start + args->heads.sequence_length);
+    const int64_t length = args->heads.sequence_length, all = args->position_start + length;
+    const int64_t seen = args->rule.window > 0 ? args->rule.window + length - 1 : all;
+    const int64_t rows = args->heads.batch * (seen < all ? seen : all);
     return (double)rows * (double)(args->heads.kv_heads * args->heads.head_dim) * (double)hs_dtype_bytes(cache->dtype);
 }
 
@@ -281,6 +283,12 @@ _Static_assert(offsetof(HsHeadNormArgs, heads) == 0 && offsetof(HsHeadNormBackwa
         .name = #member, .at = offsetof(A, member), .use = used, .dtypes = formats, .shape = __VA_ARGS__ \
     }
 
+/* Of a score rule. */
+#define STARTS                                                                                                         \
+    {                                                                                                                  \
+        .name = "starts", .at = offsetof(A, rule.starts), .use = READ, .dtypes = INDEX, .shape = "R", .optional = true \
+    }
+
 const HsOperands hs_operands = {
 #define A HsMatmulArgs
     .matmul.rows = { ROW(a, READ, ACT, "M K", .adapt = adapt_a, .bytes = bytes_a),
@@ -358,14 +366,14 @@ const HsOperands hs_operands = {
 #undef A
 #define A HsAttentionArgs
     .attention_forward = { .heads = true,
-                           .rows = { ROW(starts, READ, INDEX, "R", .optional = true), ROW(qkv, READ, ACT, "R W"),
-                                     ROW(out, WRITE, ACT, "R O", .finds = true), ROW(lse, WRITE, WIDE, "R H") } },
+                           .rows = { STARTS, ROW(qkv, READ, ACT, "R W"), ROW(out, WRITE, ACT, "R O", .finds = true),
+                                     ROW(lse, WRITE, WIDE, "R H") } },
 #undef A
 #define A HsAttentionBackwardArgs
     .attention_backward = { .heads = true,
-                            .rows = { ROW(starts, READ, INDEX, "R", .optional = true), ROW(dout, READ, ACT, "R O"),
-                                      ROW(qkv, READ, ACT, "R W"), ROW(out, READ, ACT, "R O"),
-                                      ROW(lse, READ, WIDE, "R H"), ROW(dqkv, WRITE, ACT, "R W", .finds = true) } },
+                            .rows = { STARTS, ROW(dout, READ, ACT, "R O"), ROW(qkv, READ, ACT, "R W"),
+                                      ROW(out, READ, ACT, "R O"), ROW(lse, READ, WIDE, "R H"),
+                                      ROW(dqkv, WRITE, ACT, "R W", .finds = true) } },
 #undef A
 #define A HsAttentionCachedArgs
     .attention_cached = { .heads = true,

@@ -284,27 +284,34 @@ typedef struct HsRopeArgs {
     HsTensor x, y;   /* [N,(H+2G)D] act, same dtype; v heads are copied */
 } HsRopeArgs;
 
+/* Which keys a query sees, and what becomes of a score on its way into the softmax.  Query i of a sequence sees the keys j
+ * with  max(starts[i], i - window + 1) <= j <= i:  `window` keys with its own.  With s = scale q.k the score is s, or
+ * cap tanh(s / cap) (Bello et al. 2016, section 5.2.1; Gemma Team 2024, section 2), which is taken before keys are hidden. */
+typedef struct HsScoreRule {
+    float scale;     /* above 0 */
+    float cap;       /* 0: none */
+    int64_t window;  /* 0: all keys before */
+    HsTensor starts; /* [N] i32, optional; of training and evaluation alone */
+} HsScoreRule;
+
 /* Causal attention with grouped queries (query head h reads kv head h / (H/G)), by tiles with the online softmax
- * (Dao 2023, algorithm 1): no T x T matrix is ever held.  Query i sees the keys j with starts[i] <= j <= i of its
- * sequence; tiles of keys that none of a tile's queries sees are left out.  Dropout acts on the probabilities; the mask's element index
- * is ((row_offset + n) * H + h) * T + key position. */
+ * (Dao 2023, algorithm 1): no T x T matrix is ever held; tiles of keys that none of a tile's queries sees are left out.
+ * Dropout acts on the probabilities; the mask's element index is ((row_offset + n) * H + h) * T + key position. */
 typedef struct HsAttentionArgs {
     HsHeads heads;
-    float scale; /* above 0 */
+    HsScoreRule rule;
     float dropout;
     HsRng rng;
-    HsTensor starts; /* [N] i32, optional */
-    HsTensor qkv;    /* [N,(H+2G)D] act */
-    HsTensor out;    /* [N,H*D] act */
-    HsTensor lse;    /* [N,H] f32 */
+    HsTensor qkv; /* [N,(H+2G)D] act */
+    HsTensor out; /* [N,H*D] act */
+    HsTensor lse; /* [N,H] f32 */
 } HsAttentionArgs;
 
 typedef struct HsAttentionBackwardArgs {
     HsHeads heads;
-    float scale; /* above 0 */
+    HsScoreRule rule; /* as in forward */
     float dropout;
     HsRng rng;
-    HsTensor starts; /* as in forward */
     HsTensor dout, qkv, out, lse;
     HsTensor dqkv;
 } HsAttentionBackwardArgs;
@@ -312,7 +319,7 @@ typedef struct HsAttentionBackwardArgs {
 /* Generation: sequence_length new rows per sequence at positions position_start..., attending to all before them. */
 typedef struct HsAttentionCachedArgs {
     HsHeads heads;
-    float scale;
+    HsScoreRule rule;
     int64_t position_start;
     HsTensor qkv;              /* [B*Tnew,(H+2G)D] */
     HsTensor k_cache, v_cache; /* [B, Tmax, G*D] act, same dtype as qkv */

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
  * Causal attention with grouped queries (Vaswani et al. 2017, eq. 1; Ainslie et al. 2023).  For query row i of head h,
- * keys j <= i of its document and kv head h / (H/G), and dropout factors f_ij (0 or 1/(1-p)):
+ * the keys j that it sees (HsScoreRule) and kv head h / (H/G), and dropout factors f_ij (0 or 1/(1-p)):
  *     s_ij = scale q_i.k_j     p_ij = exp(s_ij - lse_i)     lse_i = log sum_j exp(s_ij)     out_i = sum_j f_ij p_ij v_j
+ * With a cap c, s_ij becomes c tanh(s_ij / c), and ds_ij below is times 1 - (s_ij / c)^2.
  * The sum runs online, with a running maximum (Milakov & Gimelshein 2018, algorithm 3), so nothing of size T is held.
  * Backward (Dao 2023, appendix B.2), with do = dout:
  *     delta_i = do_i.out_i = sum_j p_ij f_ij do_i.v_j        dv_j = sum_i f_ij p_ij do_i
@@ -64,6 +65,19 @@ static double mask_factor(const HsRng *rng, float dropout, const HsHeads *heads,
     return hs_ref_dropout_factor(rng, dropout, (uint64_t)element);
 }
 
+/* s of a query and a key, and its derivative by what is capped. */
+static double score_of(const HsScoreRule *rule, double product)
+{
+    const double s = (double)rule->scale * product, cap = (double)rule->cap;
+    return cap > 0.0 ? cap * tanh(s / cap) : s;
+}
+
+static double slope_of(const HsScoreRule *rule, double score)
+{
+    const double share = rule->cap > 0.0f ? score / (double)rule->cap : 0.0;
+    return 1.0 - share * share;
+}
+
 /* The online softmax: total = sum exp(s - maximum), sum = sum exp(s - maximum) f v. */
 typedef struct HsOnline {
     double maximum, total;
@@ -104,8 +118,8 @@ HsStatus hs_ref_attention_forward(HsContext *context, const HsAttentionArgs *arg
         for (int64_t h = 0; h < heads->heads; h++) {
             load_vector(&args->qkv, query_at(heads, row, h), width, q);
             online_begin(&online, width);
-            for (int64_t key = first + hs_start_of(&args->starts, row); key <= row; key++) {
-                const double score = (double)args->scale * dot(&args->qkv, key_at(heads, key, h / group), width, q);
+            for (int64_t key = first + hs_first_seen(&args->rule, row, row - first); key <= row; key++) {
+                const double score = score_of(&args->rule, dot(&args->qkv, key_at(heads, key, h / group), width, q));
                 const double factor = mask_factor(&args->rng, args->dropout, heads, row, h, key - first);
                 online_add(&online, score, factor, &args->qkv, value_at(heads, key, h / group), width);
             }
@@ -127,11 +141,11 @@ static HsPair pair_of(const HsAttentionBackwardArgs *args, int64_t row, int64_t 
 {
     const HsHeads *heads = &args->heads;
     const int64_t width = heads->head_dim, g = h / (heads->heads / heads->kv_heads);
-    const double score = (double)args->scale * dot(&args->qkv, key_at(heads, key, g), width, q);
+    const double score = score_of(&args->rule, dot(&args->qkv, key_at(heads, key, g), width, q));
     const double p = exp(score - hs_ref_load(&args->lse, row * heads->heads + h));
     const double factor = mask_factor(&args->rng, args->dropout, heads, row, h, key % heads->sequence_length);
     const double dp = factor * dot(&args->qkv, value_at(heads, key, g), width, dout);
-    return (HsPair){ p * factor, p * (dp - delta) };
+    return (HsPair){ p * factor, p * (dp - delta) * slope_of(&args->rule, score) };
 }
 
 /* q_i, do_i and delta_i of one query head. */
@@ -149,22 +163,24 @@ static void query_gradient(const HsAttentionBackwardArgs *args, int64_t row, int
     const int64_t width = heads->head_dim, g = h / (heads->heads / heads->kv_heads);
     HsHeadVector q, dout, dq = { 0 };
     const double delta = load_query(args, row, h, q, dout);
-    const int64_t first = row - row % heads->sequence_length + hs_start_of(&args->starts, row);
-    for (int64_t key = first; key <= row; key++) {
+    const int64_t position = row % heads->sequence_length;
+    for (int64_t key = row - position + hs_first_seen(&args->rule, row, position); key <= row; key++) {
         const HsPair pair = pair_of(args, row, key, h, q, dout, delta);
         add_scaled(&args->qkv, key_at(heads, key, g), width, pair.score_gradient, dq);
     }
-    store_vector(&args->dqkv, query_at(heads, row, h), width, (double)args->scale, dq);
+    store_vector(&args->dqkv, query_at(heads, row, h), width, (double)args->rule.scale, dq);
 }
 
-/* A key head serves every query head of its group, in every later row of the document. */
+/* A key head serves every query head of its group, in every later row that sees it. */
 static void key_value_gradient(const HsAttentionBackwardArgs *args, int64_t key, int64_t g)
 {
     const HsHeads *heads = &args->heads;
     const int64_t width = heads->head_dim, group = heads->heads / heads->kv_heads;
-    const int64_t end = key - key % heads->sequence_length + heads->sequence_length;
+    const int64_t position = key % heads->sequence_length, first = key - position;
     HsHeadVector q, dout, dk = { 0 }, dv = { 0 };
-    for (int64_t row = key; row < end && hs_start_of(&args->starts, row) <= key % heads->sequence_length; row++) {
+    for (int64_t row = key; row < first + heads->sequence_length; row++) {
+        if (hs_first_seen(&args->rule, row, row - first) > position)
+            break;
         for (int64_t h = g * group; h < (g + 1) * group; h++) {
             const double delta = load_query(args, row, h, q, dout);
             const HsPair pair = pair_of(args, row, key, h, q, dout, delta);
@@ -174,7 +190,7 @@ static void key_value_gradient(const HsAttentionBackwardArgs *args, int64_t key,
             }
         }
     }
-    store_vector(&args->dqkv, key_at(heads, key, g), width, (double)args->scale, dk);
+    store_vector(&args->dqkv, key_at(heads, key, g), width, (double)args->rule.scale, dk);
     store_vector(&args->dqkv, value_at(heads, key, g), width, 1.0, dv);
 }
 
@@ -211,9 +227,9 @@ HsStatus hs_ref_attention_cached(HsContext *context, const HsAttentionCachedArgs
         for (int64_t h = 0; h < heads->heads; h++) {
             load_vector(&args->qkv, query_at(heads, row, h), width, q);
             online_begin(&online, width);
-            for (int64_t key = 0; key <= position; key++) {
+            for (int64_t key = hs_first_seen(&args->rule, 0, position); key <= position; key++) {
                 const int64_t at = (sequence * room + key) * kv_width + h / group * width;
-                const double score = (double)args->scale * dot(&args->k_cache, at, width, q);
+                const double score = score_of(&args->rule, dot(&args->k_cache, at, width, q));
                 online_add(&online, score, 1.0, &args->v_cache, at, width);
             }
             store_vector(&args->out, (row * heads->heads + h) * width, width, 1.0 / online.total, online.sum);

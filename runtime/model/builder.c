@@ -341,7 +341,7 @@ int hs_builder_attention(HsBuilder *builder, int qkv)
     HsNode *node = add_step(builder, &hs_layer_attention, "attention", qkv);
     if (node == NULL)
         return HS_NONE;
-    node->attributes.scale = (float)(1.0 / sqrt((double)model->head_dim));
+    node->attributes.score = (HsScoreRule){ .scale = (float)(1.0 / sqrt((double)model->head_dim)) };
     add_result(builder, &node->saved[0], ".lse", 2, model->heads, model->precision.statistic, false);
     return add_result(builder, &node->outputs[0], ".out", 2, model->heads * model->head_dim,
                       model->precision.activation, true);

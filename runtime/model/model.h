@@ -173,8 +173,9 @@ typedef struct HsAdapterShape {
 typedef struct HsAttributes {
     HsHeads heads; /* batch and sequence_length are filled at run time */
     HsNormKind norm;
-    float epsilon, scale, dropout, z_loss;
+    float epsilon, dropout, z_loss;
     HsRopeRule rope;
+    HsScoreRule score;                      /* starts are known at run time */
     HsEpilogue epilogue, backward_epilogue; /* of a linear layer: its own activation; its input's, backward */
     bool convert_gradient; /* the output's gradient must be rounded to the product's operand format first */
     HsDtype operand;       /* that format */

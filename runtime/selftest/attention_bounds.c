@@ -19,6 +19,10 @@
  *   =>  dk     scale sum_i |q| p A (R + gamma(D+4) + gamma(T H/G + 3)), over the rows and heads that read the key
  *   =>  dv     sum_i f p |do| (R + gamma(T H/G + 3))
  *
+ *   A capped score c tanh(s / c) passes e_s on at most as it is, and adds its own, c times a function's roundings and those
+ *   around it.  ds is then times 1 - t^2 with t = tanh(s / c): t is off by (e_s + u (|s| + |lse|) + function) / c, as it
+ *   may come from p, and 1 - t^2 by twice that and a few roundings, which R has besides.
+ *
  *   What is below f32's normal numbers an exponential may flush to zero: every p has an absolute error of
  *   n = 2^-126 besides, and ds one of n A.  In forward, n is against a sum of at least 1.
  *
@@ -30,6 +34,8 @@
  *   =>  with A = 1 for p, an error p A e above becomes  A (p ((1 + e)(1 + w) - 1) + n (1 + w)) + t
  */
 #include "runtime/selftest/attention_bounds.h"
+
+enum { CAP_ROUNDINGS = 8 };
 
 /* w and t above. */
 typedef struct HsWeightRounding {
@@ -67,16 +73,17 @@ static const double *key_of(const HsAttentionView *view, int64_t row, int64_t po
     return query_of(view, sequence * heads->sequence_length + position, heads->heads + which * heads->kv_heads + g);
 }
 
-/* The smallest position that a row sees. */
-static int64_t first_of(const HsAttentionView *view, int64_t row)
-{
-    return view->starts ? view->starts[row] : 0;
-}
-
 /* The largest position that a row sees. */
 static int64_t position_of(const HsAttentionView *view, int64_t row)
 {
     return view->start + row % view->heads.sequence_length;
+}
+
+/* The smallest. */
+static int64_t first_of(const HsAttentionView *view, int64_t row)
+{
+    const int64_t start = view->starts ? view->starts[row] : 0, nearest = position_of(view, row) - view->window + 1;
+    return view->window > 0 && nearest > start ? nearest : start;
 }
 
 static double dot(const double *a, const double *b, int64_t count)
@@ -93,6 +100,19 @@ static double absolute_dot(const double *a, const double *b, int64_t count)
     for (int64_t i = 0; i < count; i++)
         sum += fabs(a[i] * b[i]);
     return sum;
+}
+
+static double score_of(const HsAttentionView *view, const double *q, const double *k)
+{
+    const double s = view->scale * dot(q, k, view->heads.head_dim);
+    return view->cap > 0.0 ? view->cap * tanh(s / view->cap) : s;
+}
+
+/* e_s */
+static double score_error(const HsAttentionView *view, const double *q, const double *k)
+{
+    const double product = hs_gamma(view->heads.head_dim + 3) * view->scale * absolute_dot(q, k, view->heads.head_dim);
+    return product + view->cap * hs_gamma(HS_FUNCTION_ROUNDINGS + CAP_ROUNDINGS);
 }
 
 static double mask_factor(const HsAttentionView *view, int64_t row, int64_t h, int64_t key)
@@ -113,18 +133,18 @@ typedef struct HsRowScores {
 static HsRowScores analyse_scores(const HsAttentionView *view, int64_t row, int64_t h)
 {
     const HsHeads *heads = &view->heads;
-    const int64_t width = heads->head_dim, g = h / (heads->heads / heads->kv_heads);
+    const int64_t g = h / (heads->heads / heads->kv_heads);
     const double *q = query_of(view, row, h);
     double largest = 0.0, maximum = -INFINITY, product_error = 0.0, total = 0.0;
     for (int64_t j = first_of(view, row); j <= position_of(view, row); j++) {
         const double *k = key_of(view, row, j, g, 0);
-        const double s = view->scale * dot(q, k, width);
+        const double s = score_of(view, q, k);
         largest = fmax(largest, fabs(s));
         maximum = fmax(maximum, s);
-        product_error = fmax(product_error, hs_gamma(width + 3) * view->scale * absolute_dot(q, k, width));
+        product_error = fmax(product_error, score_error(view, q, k));
     }
     for (int64_t j = first_of(view, row); j <= position_of(view, row); j++)
-        total += exp(view->scale * dot(q, key_of(view, row, j, g, 0), width) - maximum);
+        total += exp(score_of(view, q, key_of(view, row, j, g, 0)) - maximum);
     const double error = product_error + hs_gamma(2) * largest + hs_gamma(HS_FUNCTION_ROUNDINGS);
     return (HsRowScores){ error, maximum + log(total) };
 }
@@ -144,7 +164,7 @@ void hs_bound_attention_forward(const HsAttentionView *view, double *out_error, 
             double *out = out_error + at * width;
             for (int64_t j = first_of(view, row); j <= position_of(view, row); j++) {
                 const double *k = key_of(view, row, j, g, 0), *v = key_of(view, row, j, g, 1);
-                const double p = exp(view->scale * dot(query_of(view, row, h), k, width) - scores.lse);
+                const double p = exp(score_of(view, query_of(view, row, h), k) - scores.lse);
                 const double weight =
                     mask_factor(view, row, h, j) * weight_error(rounding, p, 1.0, expm1(2.0 * scores.error) + sums);
                 for (int64_t d = 0; d < width; d++)
@@ -154,9 +174,9 @@ void hs_bound_attention_forward(const HsAttentionView *view, double *out_error, 
     }
 }
 
-/* One (row, key) pair of backward: p, A, f, and R. */
+/* One (row, key) pair of backward: p, A, f, R, and what a capped score adds. */
 typedef struct HsPairBound {
-    double probability, size, factor, relative;
+    double probability, size, factor, relative, slope;
 } HsPairBound;
 
 static HsPairBound analyse_pair(const HsAttentionView *view, int64_t row, int64_t j, int64_t h)
@@ -165,12 +185,14 @@ static HsPairBound analyse_pair(const HsAttentionView *view, int64_t row, int64_
     const int64_t width = heads->head_dim, g = h / (heads->heads / heads->kv_heads), at = row * heads->heads + h;
     const double *q = query_of(view, row, h), *k = key_of(view, row, j, g, 0), *v = key_of(view, row, j, g, 1);
     const double *dout = view->dout + at * width, *out = view->out + at * width;
-    const double s = view->scale * dot(q, k, width), lse = view->lse[at];
-    const double exponent_error = hs_gamma(width + 3) * view->scale * absolute_dot(q, k, width) +
-                                  hs_gamma(2) * (fabs(s) + fabs(lse)) + hs_gamma(HS_FUNCTION_ROUNDINGS);
+    const double s = score_of(view, q, k), lse = view->lse[at];
+    const double exponent_error =
+        score_error(view, q, k) + hs_gamma(2) * (fabs(s) + fabs(lse)) + hs_gamma(HS_FUNCTION_ROUNDINGS);
     const double p = exp(s - lse), factor = mask_factor(view, row, h, j);
     const double size = factor * absolute_dot(dout, v, width) + absolute_dot(dout, out, width);
-    return (HsPairBound){ p, size, factor, expm1(exponent_error) };
+    /* 1 - tanh^2, of a tanh that may have been made of p and lse again */
+    const double slope = view->cap > 0.0 ? 2.0 * exponent_error / view->cap + hs_gamma(CAP_ROUNDINGS) : 0.0;
+    return (HsPairBound){ p, size, factor, expm1(exponent_error), slope };
 }
 
 void hs_bound_attention_backward(const HsAttentionView *view, double *dqkv_error)
@@ -192,7 +214,7 @@ void hs_bound_attention_backward(const HsAttentionView *view, double *dqkv_error
                 const double *k = key_of(view, row, j, h / group, 0);
                 double *dk = dqkv_error + (first + j) * columns + (heads->heads + h / group) * width;
                 double *dv = dk + heads->kv_heads * width;
-                const double before = pair.relative + score_sums, p = pair.probability;
+                const double before = pair.relative + score_sums + pair.slope, p = pair.probability;
                 const double dq_error = view->scale * weight_error(rounding, p, pair.size, before + row_sums);
                 const double dk_error = view->scale * weight_error(rounding, p, pair.size, before + key_sums);
                 const double dv_error = pair.factor * weight_error(rounding, p, 1.0, pair.relative + key_sums);

@@ -17,6 +17,8 @@ typedef struct HsAttentionView {
     float dropout;
     HsRng rng;
     const int32_t *starts; /* NULL: one document */
+    int64_t window;        /* 0: none */
+    double cap;            /* 0: none */
     const double *qkv;
     const double *k_cache, *v_cache; /* keys and values come from here when given, `room` rows per sequence */
     int64_t room, start;

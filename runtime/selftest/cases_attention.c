@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * Cases of attention: head dimensions 8 to 256, groups of 1 to 8 query heads, lengths around the edges of tiles,
- * dropout, scores too large for a naive exp, several documents in a sequence.
+ * dropout, scores too large for a naive exp, several documents in a sequence, windows and capped scores.
  */
 #include "runtime/selftest/attention_bounds.h"
 
@@ -45,27 +45,62 @@
         HS_BF16, HS_BF16, HS_BF16, .heads = { __VA_ARGS__ }, .start = 5, .dropout = 0.1f, .documents = true \
     }
 
+/* A window, a cap, and both with documents: in f32 and, with dropout, on 16-bit matrix units. */
+#define RULED(seen, most, ...)                                                                                \
+    { HS_F32, HS_F32, HS_F32, .heads = { __VA_ARGS__ }, .window = seen },                                     \
+        { HS_F32, HS_F32, HS_F32, .heads = { __VA_ARGS__ }, .cap = most, .dropout = 0.2f },                   \
+        { HS_BF16, HS_BF16, HS_BF16, .heads = { __VA_ARGS__ }, .window = seen, .start = 5, .dropout = 0.1f }, \
+        { HS_F16, HS_F16, HS_F16, .heads = { __VA_ARGS__ }, .cap = most },                                    \
+        { HS_BF16, HS_BF16, HS_BF16, .heads = { __VA_ARGS__ }, .cap = most, .options = HS_CASE_HUGE },        \
+        { HS_F32, HS_F32, HS_F32, .heads = { __VA_ARGS__ }, .window = seen, .cap = most, .documents = true }, \
+    {                                                                                                         \
+        HS_BF16, HS_BF16, HS_BF16, .heads = { __VA_ARGS__ }, .window = seen, .cap = most, .documents = true   \
+    }
+
+#define RULED_CASES                                                                                              \
+    RULED(1, 1.0f, 1, 3, 1, 1, 8), RULED(2, 0.5f, 2, 17, 8, 1, 24), RULED(16, 2.0f, 1, 17, 2, 2, 32),            \
+        RULED(64, 5.0f, 1, 65, 3, 1, 64), RULED(63, 50.0f, 1, 130, 2, 1, 128), RULED(5, 1.5f, 1, 150, 1, 1, 17), \
+        RULED(100, 3.0f, 2, 300, 4, 2, 64), RULED(33, 2.0f, 1, 98, 1, 1, 96), RULED(20, 4.0f, 1, 68, 2, 1, 192), \
+        RULED(65, 50.0f, 1, 140, 2, 1, 256), RULED(128, 2.0f, 1, 516, 2, 1, 40), RULED(300, 2.0f, 1, 257, 2, 1, 128)
+
 static const HsCase attention_cases[] = {
-    DTYPES(1, 1, 1, 1, 8),        DTYPES(2, 2, 2, 1, 16),        DTYPES(1, 3, 3, 3, 32),
-    DTYPES(3, 7, 4, 2, 64),       DTYPES(1, 17, 8, 1, 24),       DTYPES(2, 63, 2, 2, 32),
-    DTYPES(1, 64, 3, 1, 64),      DTYPES(1, 65, 2, 2, 80),       DTYPES(1, 127, 2, 1, 128),
-    DTYPES(1, 129, 2, 2, 8),      DTYPES(1, 33, 2, 1, 256),      DTYPES(1, 150, 1, 1, 17),
-    DTYPES(2, 20, 12, 4, 64),     DTYPES(1, 132, 4, 2, 64),      DTYPES(1, 98, 1, 1, 96),
-    DTYPES(1, 136, 2, 1, 128),    DTYPES(1, 68, 2, 1, 192),      DTYPES(1, 67, 1, 1, 200),
-    DTYPES(1, 68, 2, 1, 256),     DTYPES(2, 37, 4, 1, 100),      MIXED(1, 37, 2, 1, 32),
-    HUGE_SCORES(1, 70, 2, 1, 32), HUGE_SCORES(1, 130, 1, 1, 64), LONG(1, 257, 2, 1, 128),
-    LONG(3, 300, 2, 2, 40),       LONG(1, 516, 2, 1, 64),        LONG(1, 384, 3, 3, 104),
-    LONG(1, 516, 1, 1, 96),       LONG(1, 772, 1, 1, 32),        DOCUMENTS(1, 1, 1, 1, 8),
-    DOCUMENTS(2, 17, 8, 1, 24),   DOCUMENTS(2, 63, 2, 2, 32),    DOCUMENTS(1, 64, 3, 1, 64),
-    DOCUMENTS(2, 129, 2, 2, 8),   DOCUMENTS(1, 127, 2, 1, 128),  DOCUMENTS(1, 150, 1, 1, 17),
-    DOCUMENTS(1, 98, 1, 1, 96),   DOCUMENTS(1, 130, 2, 1, 192),  DOCUMENTS(1, 140, 2, 1, 256),
-    DOCUMENTS(3, 300, 4, 2, 64),  DOCUMENTS(1, 516, 2, 1, 40),   DOCUMENTS(1, 257, 2, 1, 128),
-    DOCUMENTS(2, 388, 1, 1, 96),  DOCUMENTS(1, 772, 1, 1, 32),   DOCUMENTS(1, 67, 1, 1, 200),
+    DTYPES(1, 1, 1, 1, 8),         DTYPES(2, 2, 2, 1, 16),
+    DTYPES(1, 3, 3, 3, 32),        DTYPES(3, 7, 4, 2, 64),
+    DTYPES(1, 17, 8, 1, 24),       DTYPES(2, 63, 2, 2, 32),
+    DTYPES(1, 64, 3, 1, 64),       DTYPES(1, 65, 2, 2, 80),
+    DTYPES(1, 127, 2, 1, 128),     DTYPES(1, 129, 2, 2, 8),
+    DTYPES(1, 33, 2, 1, 256),      DTYPES(1, 150, 1, 1, 17),
+    DTYPES(2, 20, 12, 4, 64),      DTYPES(1, 132, 4, 2, 64),
+    DTYPES(1, 98, 1, 1, 96),       DTYPES(1, 136, 2, 1, 128),
+    DTYPES(1, 68, 2, 1, 192),      DTYPES(1, 67, 1, 1, 200),
+    DTYPES(1, 68, 2, 1, 256),      DTYPES(2, 37, 4, 1, 100),
+    MIXED(1, 37, 2, 1, 32),        HUGE_SCORES(1, 70, 2, 1, 32),
+    HUGE_SCORES(1, 130, 1, 1, 64), LONG(1, 257, 2, 1, 128),
+    LONG(3, 300, 2, 2, 40),        LONG(1, 516, 2, 1, 64),
+    LONG(1, 384, 3, 3, 104),       LONG(1, 516, 1, 1, 96),
+    LONG(1, 772, 1, 1, 32),        DOCUMENTS(1, 1, 1, 1, 8),
+    DOCUMENTS(2, 17, 8, 1, 24),    DOCUMENTS(2, 63, 2, 2, 32),
+    DOCUMENTS(1, 64, 3, 1, 64),    DOCUMENTS(2, 129, 2, 2, 8),
+    DOCUMENTS(1, 127, 2, 1, 128),  DOCUMENTS(1, 150, 1, 1, 17),
+    DOCUMENTS(1, 98, 1, 1, 96),    DOCUMENTS(1, 130, 2, 1, 192),
+    DOCUMENTS(1, 140, 2, 1, 256),  DOCUMENTS(3, 300, 4, 2, 64),
+    DOCUMENTS(1, 516, 2, 1, 40),   DOCUMENTS(1, 257, 2, 1, 128),
+    DOCUMENTS(2, 388, 1, 1, 96),   DOCUMENTS(1, 772, 1, 1, 32),
+    DOCUMENTS(1, 67, 1, 1, 200),   RULED_CASES,
 };
 
 static float scale_of(const HsTrial *trial)
 {
     return 1.0f / sqrtf((float)trial->config->heads.head_dim);
+}
+
+/* starts: NULL: none */
+static HsScoreRule rule_of(const HsTrial *trial, const HsTensor *starts)
+{
+    return (HsScoreRule){ .scale = scale_of(trial),
+                          .cap = trial->config->cap,
+                          .window = trial->config->window,
+                          .starts = starts ? *starts : (HsTensor){ 0 } };
 }
 
 /* The optimizer step, of which masks are drawn, is counted in the device's memory. */
@@ -154,10 +189,9 @@ static HsStatus prepare_forward(HsTrial *trial, HsContext *reference)
 static HsStatus call_forward(HsTrial *trial, HsContext *context, const HsTensor *t)
 {
     return hs_op_attention_forward(context, &(HsAttentionArgs){ .heads = trial->config->heads,
-                                                                .scale = scale_of(trial),
+                                                                .rule = rule_of(trial, &t[STARTS]),
                                                                 .dropout = trial->config->dropout,
                                                                 .rng = rng_of(trial, t[STEP].data),
-                                                                .starts = t[STARTS],
                                                                 .qkv = t[QKV],
                                                                 .out = t[OUT],
                                                                 .lse = t[LSE] });
@@ -167,6 +201,8 @@ static void bound_forward(HsTrial *trial)
 {
     const HsAttentionView view = { .heads = trial->config->heads,
                                    .scale = (double)scale_of(trial),
+                                   .window = trial->config->window,
+                                   .cap = (double)trial->config->cap,
                                    .dropout = trial->config->dropout,
                                    .rng = rng_of(trial, trial->operands[STEP].image),
                                    .starts = starts_of(trial, STARTS),
@@ -233,10 +269,9 @@ static HsStatus prepare_backward(HsTrial *trial, HsContext *reference)
     out.data = trial->operands[B_OUT].image;
     lse.data = trial->operands[B_LSE].image;
     return hs_op_attention_forward(reference, &(HsAttentionArgs){ .heads = trial->config->heads,
-                                                                  .scale = scale_of(trial),
+                                                                  .rule = rule_of(trial, &starts),
                                                                   .dropout = trial->config->dropout,
                                                                   .rng = rng_of(trial, trial->operands[B_STEP].image),
-                                                                  .starts = starts,
                                                                   .qkv = qkv,
                                                                   .out = out,
                                                                   .lse = lse });
@@ -245,10 +280,9 @@ static HsStatus prepare_backward(HsTrial *trial, HsContext *reference)
 static HsStatus call_backward(HsTrial *trial, HsContext *context, const HsTensor *t)
 {
     return hs_op_attention_backward(context, &(HsAttentionBackwardArgs){ .heads = trial->config->heads,
-                                                                         .scale = scale_of(trial),
+                                                                         .rule = rule_of(trial, &t[B_STARTS]),
                                                                          .dropout = trial->config->dropout,
                                                                          .rng = rng_of(trial, t[B_STEP].data),
-                                                                         .starts = t[B_STARTS],
                                                                          .dout = t[B_DOUT],
                                                                          .qkv = t[B_QKV],
                                                                          .out = t[B_OUT],
@@ -260,6 +294,8 @@ static void bound_backward(HsTrial *trial)
 {
     const HsAttentionView view = { .heads = trial->config->heads,
                                    .scale = (double)scale_of(trial),
+                                   .window = trial->config->window,
+                                   .cap = (double)trial->config->cap,
                                    .dropout = trial->config->dropout,
                                    .rng = rng_of(trial, trial->operands[B_STEP].image),
                                    .starts = starts_of(trial, B_STARTS),
@@ -291,10 +327,24 @@ const HsOpTest hs_op_test_attention_backward = {
         HS_F32, HS_F32, HS_F32, .depth = room, .start = begin, .heads = { __VA_ARGS__ }, .options = HS_CASE_HUGE \
     }
 
+#define RULED_CACHE(seen, most, room, begin, ...)                                                                    \
+    { HS_F32, HS_F32, HS_F32, .depth = room, .start = begin, .heads = { __VA_ARGS__ }, .window = seen },             \
+        { HS_BF16, HS_BF16, HS_BF16, .depth = room, .start = begin, .heads = { __VA_ARGS__ }, .cap = most },         \
+    {                                                                                                                \
+        HS_F16, HS_F16, HS_F16, .depth = room, .start = begin, .heads = { __VA_ARGS__ }, .window = seen, .cap = most \
+    }
+
+#define RULED_CACHES                                                                                        \
+    RULED_CACHE(1, 1.0f, 17, 0, 2, 7, 4, 2, 16), RULED_CACHE(5, 2.0f, 20, 3, 1, 17, 2, 1, 256),             \
+        RULED_CACHE(300, 50.0f, 700, 601, 1, 2, 4, 1, 64), RULED_CACHE(17, 3.0f, 600, 555, 2, 1, 3, 3, 96), \
+        RULED_CACHE(600, 2.0f, 700, 601, 1, 90, 2, 1, 17)
+
 static const HsCase cached_cases[] = {
-    CACHED(1, 0, 1, 1, 1, 1, 8),      CACHED(17, 0, 2, 7, 4, 2, 16),   CACHED(65, 64, 1, 1, 2, 2, 64),
-    CACHED(140, 127, 1, 3, 8, 1, 32), CACHED(70, 63, 2, 2, 3, 3, 128), CACHED(20, 3, 1, 17, 2, 1, 256),
-    CACHED(700, 601, 1, 2, 4, 1, 64), CACHED(30, 20, 1, 2, 4, 2, 17),  CACHED(600, 555, 2, 1, 3, 3, 96),
+    CACHED(1, 0, 1, 1, 1, 1, 8),      CACHED(17, 0, 2, 7, 4, 2, 16),
+    CACHED(65, 64, 1, 1, 2, 2, 64),   CACHED(140, 127, 1, 3, 8, 1, 32),
+    CACHED(70, 63, 2, 2, 3, 3, 128),  CACHED(20, 3, 1, 17, 2, 1, 256),
+    CACHED(700, 601, 1, 2, 4, 1, 64), CACHED(30, 20, 1, 2, 4, 2, 17),
+    CACHED(600, 555, 2, 1, 3, 3, 96), RULED_CACHES,
 };
 
 enum { C_QKV, C_K_CACHE, C_V_CACHE, C_OUT };
@@ -314,7 +364,7 @@ static void declare_cached(HsTrial *trial)
 static HsStatus call_cached(HsTrial *trial, HsContext *context, const HsTensor *t)
 {
     return hs_op_attention_cached(context, &(HsAttentionCachedArgs){ .heads = trial->config->heads,
-                                                                     .scale = scale_of(trial),
+                                                                     .rule = rule_of(trial, NULL),
                                                                      .position_start = trial->config->start,
                                                                      .qkv = t[C_QKV],
                                                                      .k_cache = t[C_K_CACHE],
@@ -326,6 +376,8 @@ static void bound_cached(HsTrial *trial)
 {
     const HsAttentionView view = { .heads = trial->config->heads,
                                    .scale = (double)scale_of(trial),
+                                   .window = trial->config->window,
+                                   .cap = (double)trial->config->cap,
                                    .qkv = hs_initial(trial, C_QKV),
                                    .k_cache = hs_exact(trial, C_K_CACHE),
                                    .v_cache = hs_exact(trial, C_V_CACHE),

@@ -47,6 +47,10 @@ const char *hs_case_describe(const HsCase *config, char *text, size_t bytes)
     }
     if (config->documents && length < (int)bytes)
         length += snprintf(text + length, bytes - (size_t)length, ", documents");
+    if (config->window > 0 && length < (int)bytes)
+        length += snprintf(text + length, bytes - (size_t)length, ", window %" PRId64, config->window);
+    if (config->cap > 0.0f && length < (int)bytes)
+        length += snprintf(text + length, bytes - (size_t)length, ", cap %g", (double)config->cap);
     if (config->sums && length < (int)bytes)
         length += snprintf(text + length, bytes - (size_t)length, ", sums");
     if (hs_policy_is_tf32(config->policy) && length < (int)bytes)

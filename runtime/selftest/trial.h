@@ -64,6 +64,8 @@ typedef struct HsCase {
     HsRopeScaling scaling;
     float dropout;
     bool documents; /* several in a sequence */
+    int64_t window; /* of attention; 0: none */
+    float cap;      /* of its scores; 0: none */
     bool sums;      /* of a product: row_sums; of norm_backward: dx_rounded and dx_sums */
     unsigned options;
     HsProductPolicy policy; /* of a product */

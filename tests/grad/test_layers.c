@@ -60,7 +60,7 @@ static void start(Bench *bench, const HsLayer *layer)
     bench->node.layer = layer;
     bench->node.attributes = (HsAttributes){ .heads = { 0, 0, H, G, D },
                                              .epsilon = 1e-5f,
-                                             .scale = 0.5f,
+                                             .score.scale = 0.5f,
                                              .rope.theta = 100,
                                              .site = 3,
                                              .operand = HS_F64,

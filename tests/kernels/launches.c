@@ -107,10 +107,10 @@ static HsStatus launch_attention(HsContext *context, HsDtype dtype, int64_t head
     const HsTensor qkv = matrix(dtype, rows, packed), out = matrix(dtype, rows, heads.heads * head_dim);
     const HsTensor lse = matrix(HS_F32, rows, heads.heads);
     const HsAttentionArgs forward = {
-        .heads = heads, .scale = 0.125f, .dropout = dropout, .qkv = qkv, .out = out, .lse = lse
+        .heads = heads, .rule.scale = 0.125f, .dropout = dropout, .qkv = qkv, .out = out, .lse = lse
     };
     const HsAttentionBackwardArgs backward = { .heads = heads,
-                                               .scale = 0.125f,
+                                               .rule.scale = 0.125f,
                                                .dropout = dropout,
                                                .dout = out,
                                                .qkv = qkv,

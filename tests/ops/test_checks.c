@@ -224,19 +224,26 @@ Test(checks, attention)
     args.dropout = 0.0f;
     EXPECT_REFUSED(HS_EINVAL, "attention_forward: the scale is 0; it must be positive and finite",
                    hs_op_attention_forward(&context, &args));
-    args.scale = 1.0f, args.starts = hs_tensor_1d(NULL, HS_I32, 4);
+    args.rule.scale = 1.0f, args.rule.cap = -1.0f;
+    EXPECT_REFUSED(HS_EINVAL, "attention_forward: the cap is -1; it must be positive and finite, or 0 for none",
+                   hs_op_attention_forward(&context, &args));
+    args.rule.cap = 0.0f, args.rule.window = -2;
+    EXPECT_REFUSED(HS_EINVAL, "attention_forward: the window is -2; it must be positive, or 0 for none",
+                   hs_op_attention_forward(&context, &args));
+    args.rule.window = 0, args.rule.starts = hs_tensor_1d(NULL, HS_I32, 4);
     EXPECT_REFUSED(HS_ESHAPE, "attention_forward: starts is [4], expected [8]",
                    hs_op_attention_forward(&context, &args));
-    args.starts = f32_1d(8);
+    args.rule.starts = f32_1d(8);
     EXPECT_REFUSED(HS_ESHAPE, "attention_forward: starts is f32, expected i32",
                    hs_op_attention_forward(&context, &args));
-    args.starts = hs_tensor_1d(NULL, HS_I32, 8);
+    args.rule.starts = hs_tensor_1d(NULL, HS_I32, 8);
     args.lse = f32(8, 2);
     EXPECT_REFUSED(HS_ESHAPE, "attention_forward: lse is [8,2], expected [8,4]",
                    hs_op_attention_forward(&context, &args));
 
     const HsTensor cache = hs_tensor_3d(NULL, HS_BF16, 2, 16, 16);
     HsAttentionCachedArgs cached = { .heads = { 2, 4, 4, 2, 8 },
+                                     .rule.scale = 1.0f,
                                      .position_start = 13,
                                      .qkv = bf16(8, 64),
                                      .k_cache = cache,
@@ -244,6 +251,10 @@ Test(checks, attention)
                                      .out = bf16(8, 32) };
     EXPECT_REFUSED(HS_ESHAPE, "attention_cached: positions 13..16 do not fit a cache of 16",
                    hs_op_attention_cached(&context, &cached));
+    cached.rule.starts = hs_tensor_1d(NULL, HS_I32, 8);
+    EXPECT_REFUSED(HS_EINVAL, "attention_cached: a cache has one document, and starts are given",
+                   hs_op_attention_cached(&context, &cached));
+    cached.rule.starts = (HsTensor){ 0 };
     cached.k_cache.dtype = HS_F32;
     EXPECT_REFUSED(HS_ESHAPE, "attention_cached: k_cache is f32, expected bf16 like qkv",
                    hs_op_attention_cached(&context, &cached));
@@ -414,7 +425,7 @@ Test(checks, dry_runs_count_and_touch_nothing)
     cr_expect_eq(context.flops, 2.0 * 8 * 16 * 256);
     context.flops = 0.0;
     HsAttentionArgs attention = {
-        .heads = { 2, 4, 4, 2, 8 }, .scale = 1, .qkv = f32(8, 64), .out = f32(8, 32), .lse = f32(8, 4)
+        .heads = { 2, 4, 4, 2, 8 }, .rule.scale = 1, .qkv = f32(8, 64), .out = f32(8, 32), .lse = f32(8, 4)
     };
     cr_assert_eq(hs_op_attention_forward(&context, &attention), HS_OK, "%s", hs_error_message());
     cr_expect_eq(context.flops, 2.0 * 8 * 4 * 32);

@@ -339,6 +339,7 @@ Test(gradients, rope)
 }
 
 typedef struct Attention {
+    HsScoreRule rule;
     float dropout;
     double qkv[TOKENS * PROJECTION], r[TOKENS * RESULT], out[TOKENS * RESULT], lse[TOKENS * 4];
 } Attention;
@@ -350,7 +351,7 @@ static double attention_loss(void *user)
     Attention *a = user;
     HsContext context = reference();
     RUN(hs_op_attention_forward(&context, &(HsAttentionArgs){ .heads = heads,
-                                                              .scale = 0.5f,
+                                                              .rule = a->rule,
                                                               .dropout = a->dropout,
                                                               .rng = mask_rng,
                                                               .qkv = matrix(a->qkv, TOKENS, PROJECTION),
@@ -359,16 +360,17 @@ static double attention_loss(void *user)
     return dot(a->out, a->r, COUNT(a->out));
 }
 
-static void check_attention(float dropout)
+static void check_attention(HsScoreRule rule, float dropout)
 {
     static Attention a;
     static double dqkv[TOKENS * PROJECTION];
+    a.rule = rule;
     a.dropout = dropout;
     fill(a.qkv, COUNT(a.qkv), 0), fill(a.r, COUNT(a.r), 1);
     attention_loss(&a);
     HsContext context = reference();
     RUN(hs_op_attention_backward(&context, &(HsAttentionBackwardArgs){ .heads = heads,
-                                                                       .scale = 0.5f,
+                                                                       .rule = rule,
                                                                        .dropout = dropout,
                                                                        .rng = mask_rng,
                                                                        .dout = matrix(a.r, TOKENS, RESULT),
@@ -379,12 +381,19 @@ static void check_attention(float dropout)
     check("qkv", attention_loss, &a, a.qkv, dqkv, COUNT(dqkv));
 }
 
+Test(gradients, attention_with_a_window_and_capped_scores)
+{
+    check_attention((HsScoreRule){ .scale = 0.5f, .window = 2 }, 0.0f);
+    check_attention((HsScoreRule){ .scale = 0.5f, .cap = 0.3f }, 0.0f);
+    check_attention((HsScoreRule){ .scale = 2.0f, .cap = 1.5f, .window = 3 }, 0.3f);
+}
+
 Test(gradients, attention_with_grouped_queries)
 {
-    check_attention(0.0f);
+    check_attention((HsScoreRule){ .scale = 0.5f }, 0.0f);
 }
 
 Test(gradients, attention_with_dropout)
 {
-    check_attention(0.3f);
+    check_attention((HsScoreRule){ .scale = 0.5f }, 0.3f);
 }

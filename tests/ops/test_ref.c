@@ -198,14 +198,42 @@ enum { LENGTH = 3 };
 static const HsHeads single = { 1, LENGTH, 1, 1, 1 };
 
 /* q k v of one-dimensional heads, row by row */
-static void attend(float *qkv, float *out, float *lse)
+static void attend_by(HsScoreRule rule, float *qkv, float *out, float *lse)
 {
     HsContext context = reference();
     RUN(hs_op_attention_forward(&context, &(HsAttentionArgs){ .heads = single,
-                                                              .scale = 1.0f,
+                                                              .rule = rule,
                                                               .qkv = f32_matrix(qkv, LENGTH, 3),
                                                               .out = f32_matrix(out, LENGTH, 1),
                                                               .lse = f32_matrix(lse, LENGTH, 1) }));
+}
+
+static void attend(float *qkv, float *out, float *lse)
+{
+    attend_by((HsScoreRule){ .scale = 1.0f }, qkv, out, lse);
+}
+
+/* A window counts the query's own key: of two, the second and third of three. */
+Test(ref, attention_in_a_window_is_a_mean_of_as_many)
+{
+    float qkv[] = { 0, 1, 3, 0, 2, 6, 0, 3, 12 }, out[LENGTH], lse[LENGTH];
+    attend_by((HsScoreRule){ .scale = 1.0f, .window = 2 }, qkv, out, lse);
+    expect_f32("out[0]", out[0], 3.0);
+    expect_f32("out[1]", out[1], 4.5);
+    expect_f32("out[2]", out[2], 9.0);
+    expect_f32("lse[2]", lse[2], log(2.0));
+    attend_by((HsScoreRule){ .scale = 1.0f, .window = LENGTH }, qkv, out, lse);
+    expect_f32("out[2]", out[2], 7.0);
+}
+
+/* Scores 0.5 and 8 under a cap of 2. */
+Test(ref, attention_with_capped_scores)
+{
+    float qkv[] = { 1, 0, 0, 1, 1, 0, 2, 16, 1 }, out[LENGTH], lse[LENGTH];
+    attend_by((HsScoreRule){ .scale = 0.25f, .cap = 2.0f }, qkv, out, lse);
+    const double none = 1.0, half = exp(2 * tanh(0.25)), eight = exp(2 * tanh(4.0));
+    expect_f32("lse[2]", lse[2], log(none + half + eight));
+    expect_f32("out[2]", out[2], eight / (none + half + eight));
 }
 
 Test(ref, attention_with_equal_scores_is_a_causal_mean)
@@ -237,7 +265,7 @@ Test(ref, attention_shares_kv_heads)
     float qkv[] = { 0, 0, 0, 1, 0, 1, 1, 3 }, out[4], lse[4];
     HsContext context = reference();
     RUN(hs_op_attention_forward(&context, &(HsAttentionArgs){ .heads = heads,
-                                                              .scale = 1.0f,
+                                                              .rule.scale = 1.0f,
                                                               .qkv = f32_matrix(qkv, 2, 4),
                                                               .out = f32_matrix(out, 2, 2),
                                                               .lse = f32_matrix(lse, 2, 2) }));
@@ -256,7 +284,7 @@ Test(ref, attention_cached_equals_attention_forward)
         qkv[i] = 4.0f * hs_rng_uniform(hs_rng_draw(&rng, (uint64_t)i).word[0]) - 2.0f;
     HsContext context = reference();
     RUN(hs_op_attention_forward(&context, &(HsAttentionArgs){ .heads = { B, T, H, G, D },
-                                                              .scale = 0.35f,
+                                                              .rule.scale = 0.35f,
                                                               .qkv = f32_matrix(qkv, B * T, COLUMNS),
                                                               .out = f32_matrix(out, B * T, H * D),
                                                               .lse = f32_matrix(lse, B * T, H) }));
@@ -271,7 +299,7 @@ Test(ref, attention_cached_equals_attention_forward)
             memcpy(rows + b * count * COLUMNS, qkv + (b * T + start) * COLUMNS,
                    (size_t)(count * COLUMNS) * sizeof *rows);
         RUN(hs_op_attention_cached(&context, &(HsAttentionCachedArgs){ .heads = { B, count, H, G, D },
-                                                                       .scale = 0.35f,
+                                                                       .rule.scale = 0.35f,
                                                                        .position_start = start,
                                                                        .qkv = f32_matrix(rows, B * count, COLUMNS),
                                                                        .k_cache = k_cache,

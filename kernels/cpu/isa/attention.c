@@ -104,11 +104,11 @@ static inline __attribute__((always_inline)) HsF32x16 softmax_group(const HsAtte
                                          tile.factor < 0 ? INFINITY : -INFINITY));
 
     if (hs_attention_cut(place, group)) {
-        const HsI32x16 starts = hs_attention_starts(place, group);
+        const HsI32x16 first_keys = hs_attention_first_keys(place, group);
         for (int key = 0; key < (int)visible; key++)
             hs_group_store(
                 tile.score, key, group,
-                hs_simd_select(starts > key, (HsF32x16){ 0 } - INFINITY, hs_group_load(tile.score, key, group)));
+                hs_simd_select(first_keys > key, (HsF32x16){ 0 } - INFINITY, hs_group_load(tile.score, key, group)));
     }
 
     HsF32x16 best[4], sums[4];
@@ -149,7 +149,7 @@ static inline __attribute__((always_inline)) HsF32x16 softmax_group(const HsAtte
 static void softmax_tile(const HsAttentionArgs *args, const HsAttentionPlace *place, HsPanelFormat format,
                          const Scratch *scratch, Softmax *softmax)
 {
-    KeyTile tile = { .format = format, .score = scratch->score, .factor = args->scale * HS_LOG2_E };
+    KeyTile tile = { .format = format, .score = scratch->score, .factor = args->rule.scale * HS_LOG2_E };
     if (args->dropout > 0) {
         const HsDropoutTile dropped = hs_attention_dropout_tile(&args->heads, &args->rng, args->dropout, place);
         HS_ISA_NAME(hs_attention_dropout)(&dropped, scratch->mask);
@@ -196,6 +196,7 @@ static void key_tile(const HsAttentionArgs *args, const HsAttentionPlace *place,
     const float *keys = scratch->key + place->key * hs_panel_depth(format, width);
     const float *values = scratch->value + place->key / hs_panel_step(format) * width;
     HS_ISA_NAME(hs_attention_scores)(place, format, keys, scratch->query, width, scratch->score);
+    HS_ISA_NAME(hs_attention_cap)(place, scratch->score);
     softmax_tile(args, place, format, scratch, softmax);
     HS_ISA_NAME(hs_attention_sums)(place, format, values, scratch->score, width, scratch->sum);
 }
@@ -206,7 +207,7 @@ static void query_tile(const HsAttentionArgs *args, HsAttentionPlace place, Scra
     const int64_t width = heads->head_dim, row = place.sequence * heads->sequence_length + place.query;
     const HsHeadRows queries = hs_head_rows(&args->qkv, row, place.queries, place.head * width, width);
     HS_ISA_NAME(hs_attention_load_lanes)(&queries, hs_panel_format(args->qkv.dtype), scratch->query);
-    hs_attention_find_documents(&place, &args->starts, row);
+    hs_attention_find_keys(&place, &args->rule, row);
     load_keys(args, &place, scratch);
     const HsHeadRows out = hs_head_rows(&args->out, row, place.queries, place.head * width, width);
     for (int64_t q = 0; q < place.queries; q++) /* there when they are written, many key tiles later */

@@ -125,25 +125,32 @@ typedef struct GroupState {
     HsPanels score, dscore, mask;
     bool dropout, diagonal, cut;
     int group;
-    float factor;    /* scale log2 e */
-    HsI32x16 starts; /* of documents, where `cut` */
+    float factor;        /* scale log2 e */
+    HsI32x16 first_keys; /* where `cut` */
+    float share;         /* scale / cap: of a capped score to its tanh; 0: none is capped */
     HsF32x16 exponent, delta;
 } GroupState;
 
 static inline __attribute__((always_inline)) KeyGradient gradient_of(GroupState state, int64_t key)
 {
-    HsF32x16 p = hs_attention_exp2(hs_group_load(state.score, key, state.group) * state.factor - state.exponent);
+    const HsF32x16 score = hs_group_load(state.score, key, state.group);
+    HsF32x16 p = hs_attention_exp2(score * state.factor - state.exponent);
     if (state.diagonal && key / HS_LANES == state.group)
         p = hs_group_hide(p, (int)(key % HS_LANES), 0.0f);
     if (state.cut)
-        p = hs_simd_select(state.starts > (int)key, (HsF32x16){ 0 }, p);
+        p = hs_simd_select(state.first_keys > (int)key, (HsF32x16){ 0 }, p);
     HsF32x16 dp = hs_group_load(state.dscore, key, state.group), kept = p;
     if (state.dropout) {
         const HsF32x16 factor = hs_group_load(state.mask, key, state.group);
         kept *= factor;
         dp *= factor;
     }
-    return (KeyGradient){ kept, p * (dp - state.delta) };
+    HsF32x16 dscore = p * (dp - state.delta);
+    if (state.share != 0) { /* capped: times 1 - tanh^2 */
+        const HsF32x16 share = score * state.share;
+        dscore *= 1.0f - share * share;
+    }
+    return (KeyGradient){ kept, dscore };
 }
 
 /* Words of pairs of queries: sixteen bf16 of one key's row. */
@@ -170,9 +177,10 @@ static void differentiate(const HsAttentionBackwardArgs *args, const HsAttention
                                     .dropout = args->dropout > 0,
                                     .diagonal = place->diagonal,
                                     .cut = cut,
-                                    .starts = cut ? hs_attention_starts(place, group) : (HsI32x16){ 0 },
+                                    .first_keys = cut ? hs_attention_first_keys(place, group) : (HsI32x16){ 0 },
+                                    .share = args->rule.cap > 0.0f ? args->rule.scale / args->rule.cap : 0.0f,
                                     .group = group,
-                                    .factor = args->scale * HS_LOG2_E,
+                                    .factor = args->rule.scale * HS_LOG2_E,
                                     .exponent = state->exponent[group],
                                     .delta = state->delta[group] };
         const int64_t seen = place->diagonal ? (int64_t)(group + 1) * HS_LANES : place->keys;
@@ -239,6 +247,7 @@ static void key_tile(const HsAttentionBackwardArgs *args, const HsAttentionPlace
     const float *across = pairs ? scratch->key_across + place->key / 2 * width : scratch->key + plain;
     HS_ISA_NAME(hs_attention_scores)
     (place, format, scratch->key + plain, scratch->query_columns, width, scratch->score);
+    HS_ISA_NAME(hs_attention_cap)(place, scratch->score);
     HS_ISA_NAME(hs_attention_scores)
     (place, format, scratch->value + plain, scratch->dout_columns, width, scratch->dscore);
     if (args->dropout > 0) {
@@ -279,7 +288,7 @@ static void query_head(const HsAttentionBackwardArgs *args, int64_t sequence, in
         QueryState state;
         load_queries(args, &place, scratch, &state);
         ask_for_next(args, &place);
-        hs_attention_find_documents(&place, &args->starts, sequence * length + place.query);
+        hs_attention_find_keys(&place, &args->rule, sequence * length + place.query);
         for (place.key = place.first_key; place.key <= place.query; place.key += HS_ATTENTION_TILE) {
             place.diagonal = place.key == place.query;
             place.keys = place.diagonal ? place.queries : HS_ATTENTION_TILE;
@@ -287,7 +296,7 @@ static void query_head(const HsAttentionBackwardArgs *args, int64_t sequence, in
         }
         HsF32x16 factors[HS_ATTENTION_GROUPS];
         for (int group = 0; group < HS_ATTENTION_GROUPS; group++)
-            factors[group] = hs_simd_splat(args->scale);
+            factors[group] = hs_simd_splat(args->rule.scale);
         const HsHeadRows dqueries =
             hs_head_rows(&args->dqkv, sequence * length + place.query, place.queries, head * width, width);
         HS_ISA_NAME(hs_attention_store_columns)(scratch->dquery, factors, &dqueries);
@@ -316,7 +325,7 @@ HsStatus HS_ISA_NAME(hs_cpu_attention_backward)(HsContext *context, const HsAtte
             hs_head_rows(&args->dqkv, sequence * length, length, hs_key_column(heads, kv_head), width);
         const HsHeadRows dvalues =
             hs_head_rows(&args->dqkv, sequence * length, length, hs_value_column(heads, kv_head), width);
-        HS_ISA_NAME(hs_attention_store_rows)(scratch.dkey, args->scale, &dkeys);
+        HS_ISA_NAME(hs_attention_store_rows)(scratch.dkey, args->rule.scale, &dkeys);
         HS_ISA_NAME(hs_attention_store_rows)(scratch.dvalue, 1.0f, &dvalues);
     }
     HS_ISA_NAME(hs_cpu_find_amax)(context, &args->dqkv);

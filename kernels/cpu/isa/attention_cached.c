@@ -31,18 +31,24 @@ static float score_of(const CacheRows *keys, int64_t key, const HsF32x16 *query)
     return hs_simd_sum(sum);
 }
 
-/* out = softmax(query K^T) V over keys [0, count); `out` holds ceil(D / lanes) vectors. */
-static void attend(const CacheRows *keys, const CacheRows *values, int64_t count, const HsF32x16 *query, HsF32x16 *out)
+static float capped(float score, float cap)
+{
+    return cap > 0.0f ? cap * tanhf(score / cap) : score;
+}
+
+/* out = softmax(query K^T) V over keys [begin, end); `out` holds ceil(D / lanes) vectors. */
+static void attend(const CacheRows *keys, const CacheRows *values, int64_t begin, int64_t end, float cap,
+                   const HsF32x16 *query, HsF32x16 *out)
 {
     const int64_t vectors = hs_cpu_block_count(values->width, HS_LANES);
     float maximum = -INFINITY, total = 0.0f;
     for (int64_t v = 0; v < vectors; v++)
         out[v] = (HsF32x16){ 0 };
-    for (int64_t first = 0; first < count; first += BLOCK) {
-        const int64_t keys_here = count - first < BLOCK ? count - first : BLOCK;
+    for (int64_t first = begin; first < end; first += BLOCK) {
+        const int64_t keys_here = end - first < BLOCK ? end - first : BLOCK;
         HsF32x16 scores = hs_simd_splat(-INFINITY);
         for (int64_t j = 0; j < keys_here; j++)
-            scores[j] = score_of(keys, first + j, query);
+            scores[j] = capped(score_of(keys, first + j, query), cap);
         const float largest = fmaxf(maximum, hs_simd_largest(scores));
         const HsF32x16 weights = hs_simd_exp(scores - largest);
         const float shrink = expf(maximum - largest);
@@ -83,8 +89,10 @@ static void attend_row(const HsAttentionCachedArgs *args, int64_t row, int64_t h
     HsF32x16 query[MOST_VECTORS], out[MOST_VECTORS];
     const int64_t query_at = row * args->qkv.shape[1] + head * width, out_at = (row * heads->heads + head) * width;
     for (int64_t d = 0; d < width; d += HS_LANES)
-        query[d / HS_LANES] = hs_simd_load_part(args->qkv.dtype, args->qkv.data, query_at + d, width - d) * args->scale;
-    attend(&keys, &values, args->position_start + row % heads->sequence_length + 1, query, out);
+        query[d / HS_LANES] =
+            hs_simd_load_part(args->qkv.dtype, args->qkv.data, query_at + d, width - d) * args->rule.scale;
+    const int64_t position = args->position_start + row % heads->sequence_length;
+    attend(&keys, &values, hs_first_seen(&args->rule, 0, position), position + 1, args->rule.cap, query, out);
     for (int64_t d = 0; d < width; d += HS_LANES)
         hs_simd_store_part(args->out.dtype, args->out.data, out_at + d, out[d / HS_LANES], width - d);
 }

@@ -71,6 +71,25 @@ void HS_ISA_NAME(hs_attention_sums)(const HsAttentionPlace *place, HsPanelFormat
     }
 }
 
+/* tanh u = (1 - e) / (1 + e), e = exp(-2 |u|), with the sign of u. */
+static inline HsF32x16 cap_score(HsF32x16 score, float exponent, float largest)
+{
+    const HsF32x16 zero = { 0 }, size = hs_simd_select(score < zero, -score, score);
+    const HsF32x16 e = hs_attention_exp2(size * -exponent), capped = (1.0f - e) / (1.0f + e) * largest;
+    return hs_simd_select(score < zero, -capped, capped);
+}
+
+void HS_ISA_NAME(hs_attention_cap)(const HsAttentionPlace *place, HsPanels scores)
+{
+    const float cap = place->rule->cap, scale = place->rule->scale;
+    if (cap == 0.0f)
+        return;
+    for (int64_t key = 0; key < place->keys; key++)
+        for (int group = hs_first_group(place->diagonal, key); group * HS_LANES < place->queries; group++)
+            hs_group_store(scores, key, group,
+                           cap_score(hs_group_load(scores, key, group), 2.0f * HS_LOG2_E * scale / cap, cap / scale));
+}
+
 /* Exchange the blocks of `size` lanes off the diagonal between row pairs at that distance: lane l of the upper row
  * comes from the lower one (numbered 16 + l) where l has the bit `size`, and the other way round. */
 #define UPPER(l, size) ((l) & (size) ? 16 + (l) - (size) : (l))

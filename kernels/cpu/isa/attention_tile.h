@@ -11,8 +11,8 @@
  * become operands, as FlashAttention-2 does.  Scores, statistics and sums are f32 in both formats.
  *
  * On the diagonal, key r of the tile is hidden from queries 0..r-1: whole vectors of hidden queries are skipped.  With
- * several documents in a sequence a query tile's walk begins at the key tile where its first query's document does, and
- * of later documents' queries the keys before their starts are hidden one by one.
+ * several documents in a sequence, or a window, a query tile's walk begins at the first key tile that its first query
+ * sees, and from later queries keys are hidden one by one.
  */
 #ifndef HS_KERNELS_CPU_ISA_ATTENTION_TILE_H
 #define HS_KERNELS_CPU_ISA_ATTENTION_TILE_H
@@ -234,32 +234,42 @@ typedef struct HsAttentionPlace {
     int64_t sequence, head, query, queries;
     int64_t key, keys;
     bool diagonal;
-    const int32_t *starts; /* of the queries; NULL: one document */
-    int64_t first_key;     /* the first key tile that some query sees */
+    const HsScoreRule *rule;
+    int64_t row;       /* of the first query in the tensors */
+    int64_t first_key; /* the first key tile that some query sees */
 } HsAttentionPlace;
 
-/* The task's documents.  starts: of all rows, may be absent. */
-static inline void hs_attention_find_documents(HsAttentionPlace *place, const HsTensor *starts, int64_t row)
+/* The first key that a query of the tile sees. */
+static inline int64_t hs_attention_first_seen(const HsAttentionPlace *place, int64_t query)
 {
-    place->starts = hs_tensor_present(starts) ? (const int32_t *)starts->data + row : NULL;
-    place->first_key = place->starts ? place->starts[0] / HS_ATTENTION_TILE * HS_ATTENTION_TILE : 0;
+    return hs_first_seen(place->rule, place->row + query, place->query + query);
 }
 
-/* Where the documents of a group's queries begin, as keys of the current tile; all 0 behind the last query. */
-static inline HsI32x16 hs_attention_starts(const HsAttentionPlace *place, int group)
+static inline void hs_attention_find_keys(HsAttentionPlace *place, const HsScoreRule *rule, int64_t row)
 {
-    HsI32x16 starts = { 0 };
+    place->rule = rule;
+    place->row = row;
+    place->first_key = hs_attention_first_seen(place, 0) / HS_ATTENTION_TILE * HS_ATTENTION_TILE;
+}
+
+/* The first keys that a group's queries see, counted in the current tile; all 0 behind the last query. */
+static inline HsI32x16 hs_attention_first_keys(const HsAttentionPlace *place, int group)
+{
+    HsI32x16 first = { 0 };
     for (int lane = 0; lane < HS_LANES && group * HS_LANES + lane < place->queries; lane++)
-        starts[lane] = place->starts[group * HS_LANES + lane] - (int32_t)place->key;
-    return starts;
+        first[lane] = (int32_t)(hs_attention_first_seen(place, group * HS_LANES + lane) - place->key);
+    return first;
 }
 
-/* Whether some query of the group does not see the tile's first key, for it is another document's. */
+/* Whether some query of the group does not see the tile's first key: it is another document's, or too far behind. */
 static inline bool hs_attention_cut(const HsAttentionPlace *place, int group)
 {
     const int64_t end = (int64_t)(group + 1) * HS_LANES, last = end < place->queries ? end - 1 : place->queries - 1;
-    return place->starts && place->starts[last] > place->key;
+    return hs_attention_first_seen(place, last) > place->key;
 }
+
+/* Scores of queries and keys, which the rule's scale is not in yet, become capped ones: (cap / scale) tanh(scale / cap s). */
+void HS_ISA_NAME(hs_attention_cap)(const HsAttentionPlace *place, HsPanels scores);
 
 /* out [key][query] = rows [keys][width] times columns [width][queries]: S^T from K and Q^T, dP^T from V and dO^T.  On
  * the diagonal only the groups of queries that see a key. */

@@ -14,8 +14,8 @@
 namespace HS_CUDA_NAMESPACE
 {
 
-HsStatus describe_attention(const char *op, const HsHeads &heads, float scale, float dropout, const HsRng &rng,
-                            const HsTensor &starts, Attention *attention)
+HsStatus describe_attention(const char *op, const HsHeads &heads, const HsScoreRule &rule, float dropout,
+                            const HsRng &rng, Attention *attention)
 {
     const int64_t columns = (heads.heads + 2 * heads.kv_heads) * heads.head_dim;
     if (heads.batch * heads.heads > INT_MAX || heads.sequence_length > INT_MAX / 2 || columns > INT_MAX ||
@@ -25,17 +25,24 @@ HsStatus describe_attention(const char *op, const HsHeads &heads, float scale, f
             "%s: a sequence of %lld tokens with %lld columns has more elements than the CUDA backend counts; "
             "use shorter sequences",
             op, (long long)heads.sequence_length, (long long)columns);
-    if (!(scale > 0.0f))
-        return hs_fail(HS_EUNSUPPORTED, "%s: the CUDA backend needs a positive scale, got %g", op, (double)scale);
+    const double scale = (double)rule.scale;
+    if (!(scale > 0.0))
+        return hs_fail(HS_EUNSUPPORTED, "%s: the CUDA backend needs a positive scale, got %g", op, scale);
+    const bool window = rule.window > 0 && rule.window < heads.sequence_length,
+               starts = hs_tensor_present(&rule.starts);
     *attention = { (int)heads.batch,
                    (int)heads.sequence_length,
                    (int)heads.heads,
                    (int)heads.kv_heads,
                    (int)heads.head_dim,
-                   scale,
-                   (float)((double)scale * 1.4426950408889634),
+                   rule.scale,
+                   (float)(scale * 1.4426950408889634),
                    {},
-                   hs_tensor_present(&starts) ? data_of<const int32_t>(starts) : nullptr,
+                   window || starts,
+                   (int)(window ? rule.window : heads.sequence_length),
+                   starts ? data_of<const int32_t>(rule.starts) : nullptr,
+                   (float)((double)rule.cap / scale),
+                   rule.cap > 0.0f ? (float)(2.0 * 1.4426950408889634 * scale / (double)rule.cap) : 0.0f,
                    {} };
     attention->dropout = { rng, (uint32_t)ceil((double)dropout * 0x1p24), (float)(1.0 / (1.0 - (double)dropout)),
                            heads.sequence_length % 4 == 0 };
@@ -47,10 +54,11 @@ bool fits_hopper(const HsContext *context, int64_t head_dim)
     return limits_of(context).hopper_attention && head_dim <= HOPPER_HEAD_DIM;
 }
 
-/* Their schedules know one diagonal only: sequences of several documents are left to the kernels for all GPUs. */
+/* Their schedules know one diagonal only, and have no registers for more: what a rule changes is left to the kernels for
+ * all GPUs. */
 static bool serves_hopper(const HsContext *context, const Attention &attention)
 {
-    return attention.starts == nullptr && fits_hopper(context, attention.head_dim);
+    return !attention.ruled() && fits_hopper(context, attention.head_dim);
 }
 
 /* Lanes that share a query head; a block has 256 threads. */
@@ -128,8 +136,7 @@ namespace op
 HsStatus attention_forward(HsContext *context, const HsAttentionArgs *args)
 {
     Attention attention;
-    HS_TRY(describe_attention("attention_forward", args->heads, args->scale, args->dropout, args->rng, args->starts,
-                              &attention));
+    HS_TRY(describe_attention("attention_forward", args->heads, args->rule, args->dropout, args->rng, &attention));
     const HsTensor *const tensors[] = { &args->qkv, &args->out };
     HS_TRY(refuse_f64("attention_forward", tensors, 2));
     if (!fits_mma(attention, tensors, 2)) {
@@ -145,8 +152,7 @@ HsStatus attention_forward(HsContext *context, const HsAttentionArgs *args)
 HsStatus attention_backward(HsContext *context, const HsAttentionBackwardArgs *args)
 {
     Attention attention;
-    HS_TRY(describe_attention("attention_backward", args->heads, args->scale, args->dropout, args->rng, args->starts,
-                              &attention));
+    HS_TRY(describe_attention("attention_backward", args->heads, args->rule, args->dropout, args->rng, &attention));
     const HsTensor *const tensors[] = { &args->qkv, &args->dout, &args->dqkv, &args->out };
     HS_TRY(refuse_f64("attention_backward", tensors, 4));
     const bool mma = fits_mma(attention, tensors, 3), hopper = mma && serves_hopper(context, attention);

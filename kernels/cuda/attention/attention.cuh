@@ -3,7 +3,7 @@
  * Attention's kernels and who calls whom:
  *
  *     op::attention_forward  -> attention_forward_hopper  sm_90a, by wgmma: 16-bit heads of 8 n columns, up to 128;
- *                                                         one document a sequence
+ *                                                         all keys before a query, scores as they are
  *                            -> attention_forward_mma     such heads of up to 256 columns, on the tensor cores
  *                            -> attention_forward_exact   anything else, f32 multiply-adds
  *     op::attention_backward -> attention_statistics, then attention_backward_hopper (as forward),
@@ -14,17 +14,19 @@
  *     p = exp(scale s - lse) = 2^(c s - lse log2(e))
  * so that a score takes one fused multiply-add and one ex2.
  *
- * Several documents in a sequence (`starts`): walks begin and end at the tiles that a block's rows see, and in tiles
- * that hold a border keys are hidden one by one.  A running maximum is finite from the start, so that a row whose keys
- * are all hidden so far has probabilities of 0.
+ * Rules (HsScoreRule): several documents in a sequence and windows hide keys, walks begin and end at the tiles that a
+ * block's rows see, and in tiles that hold a border keys are hidden one by one.  A running maximum is finite from the start,
+ * so that a row whose keys are all hidden so far has probabilities of 0.  A capped score is made as soon as the product is
+ * there, still without the scale:  s' = (cap / scale) tanh(scale s / cap).  Kernels are compiled twice,
+ * so that the one for all keys and plain scores pays nothing for the other.
  */
 #ifndef HS_KERNELS_CUDA_ATTENTION_ATTENTION_CUH
 #define HS_KERNELS_CUDA_ATTENTION_ATTENTION_CUH
 
 #include "kernels/cuda/attention/attention_dropout.cuh"
 #include "kernels/cuda/toolbox/amax.cuh"
-#include "kernels/cuda/toolbox/documents.cuh"
 #include "kernels/cuda/toolbox/launch.cuh"
+#include "kernels/cuda/toolbox/ptx_convert.cuh"
 
 namespace HS_CUDA_NAMESPACE
 {
@@ -36,41 +38,82 @@ struct Attention {
     int batch, length, heads, kv_heads, head_dim;
     float scale, scale_log2; /* scale log2(e): scores in powers of two */
     Dropout dropout;
-    const int32_t *starts; /* [batch length], where documents begin; NULL: one a sequence */
-    AmaxOut amax;          /* of out, or of dqkv; of 16 bits alone, the others' is found by a pass (attention.cu) */
+    bool hides;              /* some keys before their queries, by one of these: */
+    int window;              /* keys that a query sees; length: all */
+    const int32_t *starts;   /* [batch length], where documents begin; NULL: one a sequence */
+    float cap, cap_exponent; /* cap / scale; 2 log2(e) scale / cap: of a score to what its tanh is made of; 0: none */
+    AmaxOut amax;            /* of out, or of dqkv; of 16 bits alone, the others' is found by a pass (attention.cu) */
+
+    bool ruled() const
+    {
+        return hides || cap != 0.0f;
+    }
 };
 
 static constexpr float NO_MAXIMUM = -3.402823466e+38f; /* yet; the smallest finite number */
 
-/* At the start of a kernel: what is known when compiling. */
-template <bool documents> HS_DEVICE void fix_documents(Attention &attention)
+template <bool ruled_> struct RuleKind {
+    static constexpr bool ruled = ruled_;
+};
+
+/* Calls body(kind), whose type's `ruled` is known when compiling. */
+template <typename Body> HsStatus dispatch_rule(bool ruled, Body &&body)
 {
-    if (!documents)
-        attention.starts = nullptr;
+    return ruled ? body(RuleKind<true>{}) : body(RuleKind<false>{});
 }
 
-/* Where the document of a sequence's query begins; behind the last query, where the last one's does.  first_row: the
- * sequence's. */
-HS_DEVICE int document_start(const Attention &attention, int64_t first_row, int query)
+/* At the start of a kernel: what is known when compiling. */
+template <bool ruled> HS_DEVICE void fix_rule(Attention &attention)
 {
-    return attention.starts[first_row + min(query, attention.length - 1)];
+    if (!ruled) {
+        attention.hides = false;
+        attention.cap_exponent = 0.0f;
+    }
+}
+
+/* The first key that a sequence's query sees; behind the last query, that one's.  first_row: the sequence's. */
+HS_DEVICE int first_seen(const Attention &attention, int64_t first_row, int query)
+{
+    const int inside = min(query, attention.length - 1);
+    const int start = attention.starts == nullptr ? 0 : attention.starts[first_row + inside];
+    return max(start, inside - attention.window + 1);
 }
 
 /* The first of tiles of `step` keys that a query sees. */
 HS_DEVICE int first_key_tile(const Attention &attention, int64_t first_row, int query, int step)
 {
-    return attention.starts == nullptr ? 0 : document_start(attention, first_row, query) / step * step;
+    return attention.hides ? first_seen(attention, first_row, query) / step * step : 0;
+}
+
+/* A product as its capped score, both without the scale:  tanh u = (1 - e) / (1 + e),  e = exp(-2 |u|). */
+HS_DEVICE float capped(const Attention &attention, float product)
+{
+    const float e = ptx::exp2_approximate(-fabsf(product) * attention.cap_exponent);
+    return copysignf((1.0f - e) * ptx::reciprocal_approximate(1.0f + e) * attention.cap, product);
+}
+
+/* The derivative of a capped score by its product, 1 - tanh^2. */
+HS_DEVICE float cap_slope(const Attention &attention, float score)
+{
+    const float share = score / attention.cap;
+    return 1.0f - share * share;
+}
+
+/* ... from its probability, where that is all that is left of it. */
+HS_DEVICE float cap_slope_of_probability(const Attention &attention, float probability, float lse_log2)
+{
+    return probability > 0.0f ? cap_slope(attention, (__log2f(probability) + lse_log2) / attention.scale_log2) : 1.0f;
 }
 
 /* Behind the last query that sees some key of [.., last_key]. */
 HS_DEVICE int last_query_end(const Attention &attention, int64_t first_row, int last_key)
 {
     int end = attention.length;
-    if (attention.starts == nullptr)
+    if (!attention.hides)
         return end;
     for (int seeing = min(last_key, end - 1); end - seeing > 1;) {
         const int middle = (seeing + end) / 2;
-        if (attention.starts[first_row + middle] <= last_key)
+        if (first_seen(attention, first_row, middle) <= last_key)
             seeing = middle;
         else
             end = middle;
@@ -103,8 +146,8 @@ static inline __host__ __device__ uint32_t result_columns(const Attention &atten
 
 /* errors: HS_EUNSUPPORTED for sizes beyond 32 bits and scales that are not positive (the running maximum is taken of
  * unscaled scores). */
-HsStatus describe_attention(const char *op, const HsHeads &heads, float scale, float dropout, const HsRng &rng,
-                            const HsTensor &starts, Attention *attention);
+HsStatus describe_attention(const char *op, const HsHeads &heads, const HsScoreRule &rule, float dropout,
+                            const HsRng &rng, Attention *attention);
 
 /* What backward needs of a query: lse log2(e), and delta = dout . out. */
 struct QueryStatistics {

@@ -28,7 +28,7 @@ HS_DEVICE float pair_probability(const Attention &attention, const QueryStatisti
     return hidden ? 0.0f : ptx::exp2_approximate(fmaf(score, attention.scale_log2, -query.lse_log2));
 }
 
-template <typename Shape, bool documents>
+template <typename Shape, bool ruled>
 __global__ void __launch_bounds__(EXACT_THREADS, 2)
     attention_exact_query_bwd_kernel(Attention attention, ExactSource dout, ExactSource qkv,
                                      const QueryStatistics *__restrict__ statistics, ExactResult dqkv)
@@ -40,7 +40,7 @@ __global__ void __launch_bounds__(EXACT_THREADS, 2)
     float *const values = keys + Shape::step_floats, *const weights = values + Shape::step_floats;
 
     fix_step(attention.dropout);
-    fix_documents<documents>(attention);
+    fix_rule<ruled>(attention);
     const int head = (int)blockIdx.x % attention.heads, sequence = (int)blockIdx.x / attention.heads;
     const int first_query = (int)(gridDim.y - 1 - blockIdx.y) * Shape::rows, head_dim = attention.head_dim;
     const int kv_head = head / (attention.heads / attention.kv_heads), length = attention.length;
@@ -67,8 +67,10 @@ __global__ void __launch_bounds__(EXACT_THREADS, 2)
 
         float score[rows][columns], gradient[rows][columns];
         multiply_rows_exact<Shape>(score, queries, keys, head_dim);
-        if (attention.starts != nullptr)
-            hide_documents_exact<Shape>(score, attention, first_row, first_query, key);
+        if (attention.cap_exponent != 0.0f)
+            cap_scores_exact<Shape>(score, attention);
+        if (attention.hides)
+            hide_unseen_exact<Shape>(score, attention, first_row, first_query, key);
         multiply_rows_exact<Shape>(gradient, douts, values, head_dim);
         uint32_t kept = 0xffffffffu;
         if (attention.dropout.threshold != 0)
@@ -85,6 +87,8 @@ __global__ void __launch_bounds__(EXACT_THREADS, 2)
                 const float p = pair_probability(attention, query, score[i][j], hidden);
                 const float factor = (kept >> (columns * i + j) & 1u) != 0 ? attention.dropout.factor : 0.0f;
                 gradient[i][j] = p * fmaf(gradient[i][j], factor, -query.delta);
+                if (attention.cap_exponent != 0.0f && p > 0.0f)
+                    gradient[i][j] *= cap_slope(attention, score[i][j]);
             }
         }
         share_weights<Shape>(weights, gradient);
@@ -98,7 +102,7 @@ __global__ void __launch_bounds__(EXACT_THREADS, 2)
     store_rows_exact(dquery, factor, dqkv, first_row + first_query, column, length - first_query, head_dim);
 }
 
-template <typename Shape, bool documents>
+template <typename Shape, bool ruled>
 __global__ void __launch_bounds__(EXACT_THREADS, 2)
     attention_exact_key_value_bwd_kernel(Attention attention, ExactSource dout, ExactSource qkv,
                                          const QueryStatistics *__restrict__ statistics, ExactResult dqkv)
@@ -110,7 +114,7 @@ __global__ void __launch_bounds__(EXACT_THREADS, 2)
     float *const douts = queries + Shape::step_floats, *const weights = douts + Shape::step_floats;
 
     fix_step(attention.dropout);
-    fix_documents<documents>(attention);
+    fix_rule<ruled>(attention);
     const int kv_head = (int)blockIdx.x % attention.kv_heads, sequence = (int)blockIdx.x / attention.kv_heads;
     const int first_key = (int)blockIdx.y * Shape::rows, head_dim = attention.head_dim;
     const int group = attention.heads / attention.kv_heads, length = attention.length;
@@ -138,6 +142,8 @@ __global__ void __launch_bounds__(EXACT_THREADS, 2)
 
             float score[rows][columns], gradient[rows][columns];
             multiply_rows_exact<Shape>(score, keys, queries, head_dim);
+            if (attention.cap_exponent != 0.0f)
+                cap_scores_exact<Shape>(score, attention);
             multiply_rows_exact<Shape>(gradient, values, douts, head_dim);
             uint32_t kept = 0xffffffffu;
             if (attention.dropout.threshold != 0)
@@ -148,7 +154,7 @@ __global__ void __launch_bounds__(EXACT_THREADS, 2)
             for (int j = 0; j < columns; j++) {
                 const QueryStatistics here = query_statistics[query + j * EXACT_ACROSS];
                 const int position = query + exact_across() + j * EXACT_ACROSS;
-                const int start = attention.starts == nullptr ? 0 : document_start(attention, first_row, position);
+                const int start = attention.hides ? first_seen(attention, first_row, position) : 0;
 #pragma unroll
                 for (int i = 0; i < rows; i++) {
                     const int key = first_key + exact_down() + i * EXACT_DOWN;
@@ -156,6 +162,8 @@ __global__ void __launch_bounds__(EXACT_THREADS, 2)
                     const float p = pair_probability(attention, here, score[i][j], hidden);
                     const float factor = (kept >> (columns * i + j) & 1u) != 0 ? attention.dropout.factor : 0.0f;
                     gradient[i][j] = p * fmaf(gradient[i][j], factor, -here.delta);
+                    if (attention.cap_exponent != 0.0f && p > 0.0f)
+                        gradient[i][j] *= cap_slope(attention, score[i][j]);
                     score[i][j] = p * factor;
                 }
             }
@@ -184,11 +192,11 @@ HsStatus attention_backward_query_exact(HsContext *context, const Attention &att
     return dispatch_exact_dim(attention.head_dim, [&](auto dim) {
         using Shape = ExactBackwardShape<decltype(dim)::width>;
         const dim3 grid((unsigned)(attention.batch * attention.heads), blocks_for(attention.length, Shape::rows));
-        return dispatch_documents(attention.starts != nullptr, [&](auto kind) {
-            return hs_launch_after(
-                context, HS_KERNEL((attention_exact_query_bwd_kernel<Shape, decltype(kind)::documents>)), grid,
-                EXACT_THREADS, exact_backward_shared_bytes<Shape>(), attention, exact_source(tensors.dout, attention),
-                exact_source(tensors.qkv, attention), tensors.statistics, exact_tensor(tensors.dqkv, attention));
+        return dispatch_rule(attention.ruled(), [&](auto kind) {
+            return hs_launch_after(context, HS_KERNEL((attention_exact_query_bwd_kernel<Shape, decltype(kind)::ruled>)),
+                                   grid, EXACT_THREADS, exact_backward_shared_bytes<Shape>(), attention,
+                                   exact_source(tensors.dout, attention), exact_source(tensors.qkv, attention),
+                                   tensors.statistics, exact_tensor(tensors.dqkv, attention));
         });
     });
 }
@@ -199,9 +207,9 @@ HsStatus attention_backward_key_value_exact(HsContext *context, const Attention 
     return dispatch_exact_dim(attention.head_dim, [&](auto dim) {
         using Shape = ExactBackwardShape<decltype(dim)::width>;
         const dim3 grid((unsigned)(attention.batch * attention.kv_heads), blocks_for(attention.length, Shape::rows));
-        return dispatch_documents(attention.starts != nullptr, [&](auto kind) {
+        return dispatch_rule(attention.ruled(), [&](auto kind) {
             return hs_launch_after(
-                context, HS_KERNEL((attention_exact_key_value_bwd_kernel<Shape, decltype(kind)::documents>)), grid,
+                context, HS_KERNEL((attention_exact_key_value_bwd_kernel<Shape, decltype(kind)::ruled>)), grid,
                 EXACT_THREADS, exact_backward_shared_bytes<Shape>(), attention, exact_source(tensors.dout, attention),
                 exact_source(tensors.qkv, attention), tensors.statistics, exact_tensor(tensors.dqkv, attention));
         });

@@ -65,17 +65,17 @@ HS_DEVICE void column_probabilities(float (&score)[row_tiles][column_tiles][4], 
     }
 }
 
-/* Queries of later documents than a key's get none: columns from `query` on, the warp's keys from `key` on. */
+/* Queries that do not see a key get none: columns from `query` on, the warp's keys from `key` on. */
 template <int row_tiles, int column_tiles>
-HS_DEVICE void hide_later_documents(float (&probability)[row_tiles][column_tiles][4], const Attention &attention,
-                                    int64_t first_row, int query, int key)
+HS_DEVICE void hide_from_later(float (&probability)[row_tiles][column_tiles][4], const Attention &attention,
+                               int64_t first_row, int query, int key)
 {
     const int lane = (int)threadIdx.x % WARP_SIZE, g = lane / 4, t = lane % 4;
 #pragma unroll
     for (int n = 0; n < column_tiles; n++)
 #pragma unroll
         for (int odd = 0; odd < 2; odd++) {
-            const int start = document_start(attention, first_row, query + n * 8 + 2 * t + odd) - key;
+            const int start = first_seen(attention, first_row, query + n * 8 + 2 * t + odd) - key;
 #pragma unroll
             for (int m = 0; m < row_tiles; m++)
 #pragma unroll
@@ -119,11 +119,11 @@ HS_DEVICE void round_kept(uint32_t (&weights)[row_tiles][column_tiles / 2][4],
     }
 }
 
-/* dS^T = P^T (F dP^T - delta) */
+/* dS^T = P^T (F dP^T - delta), of capped scores times 1 - tanh^2 */
 template <int row_tiles, int column_tiles>
 HS_DEVICE void score_gradients(float (&gradient)[row_tiles][column_tiles][4],
                                const float (&probability)[row_tiles][column_tiles][4],
-                               const QueryStatistics *statistics, float factor)
+                               const QueryStatistics *statistics, const Attention &attention)
 {
 #pragma unroll
     for (int n = 0; n < column_tiles; n++) {
@@ -134,13 +134,15 @@ HS_DEVICE void score_gradients(float (&gradient)[row_tiles][column_tiles][4],
 #pragma unroll
             for (int i = 0; i < 4; i++) {
                 const float p = probability[m][n][i];
-                const float passed = p < 0.0f ? 0.0f : gradient[m][n][i] * factor;
+                const float passed = p < 0.0f ? 0.0f : gradient[m][n][i] * attention.dropout.factor;
                 gradient[m][n][i] = fabsf(p) * (passed - query[i % 2].delta);
+                if (attention.cap_exponent != 0.0f)
+                    gradient[m][n][i] *= cap_slope_of_probability(attention, fabsf(p), query[i % 2].lse_log2);
             }
     }
 }
 
-template <typename T, typename Shape, GradientPart part, bool documents>
+template <typename T, typename Shape, GradientPart part, bool ruled>
 __global__ void __launch_bounds__(Shape::threads, 2)
     attention_key_value_bwd_kernel(Attention attention, const T *__restrict__ dout, const T *__restrict__ qkv,
                                    const QueryStatistics *__restrict__ statistics, T *__restrict__ dqkv)
@@ -153,7 +155,7 @@ __global__ void __launch_bounds__(Shape::threads, 2)
     const uint32_t keys = ptx::shared_address(shared), values = keys + Layout::values;
 
     fix_step(attention.dropout);
-    fix_documents<documents>(attention);
+    fix_rule<ruled>(attention);
     const int kv_head = (int)blockIdx.x % attention.kv_heads, sequence = (int)blockIdx.x / attention.kv_heads;
     const int group = attention.heads / attention.kv_heads, length = attention.length;
     const int first_key = (int)blockIdx.y * Shape::rows; /* the first tiles are seen by the most queries */
@@ -209,7 +211,7 @@ __global__ void __launch_bounds__(Shape::threads, 2)
         if (member < group)
             load_step(kv_head * group + member, query, buffer ^ 1);
         if (here + step <= warp_key || warp_key >= length ||
-            hidden_by_documents(attention, first_row, here, warp_key + Shape::warp_rows - 1))
+            hidden_by_rule(attention, first_row, here, warp_key + Shape::warp_rows - 1))
             continue; /* no query of the tile sees a key of this warp */
 
         const uint32_t query_tile = keys + (uint32_t)(Layout::queries + buffer * Shape::step_bytes);
@@ -220,10 +222,12 @@ __global__ void __launch_bounds__(Shape::threads, 2)
         float probability[row_tiles][Shape::step_tiles][4];
         set_zero(probability);
         multiply_rows<T, width, 2>(probability, key_left, column, 0);
+        if (attention.cap_exponent != 0.0f)
+            cap_scores(probability, attention);
         column_probabilities(probability, queries, attention.scale_log2, here < warp_key + Shape::warp_rows - 1,
                              here - warp_key);
-        if (cut_by_documents(attention, first_row, here + step - 1, warp_key))
-            hide_later_documents(probability, attention, first_row, here, warp_key);
+        if (cut_by_rule(attention, first_row, here + step - 1, warp_key))
+            hide_from_later(probability, attention, first_row, here, warp_key);
 
         if (attention.dropout.threshold != 0)
             mark_dropped(probability, attention.dropout,
@@ -237,7 +241,7 @@ __global__ void __launch_bounds__(Shape::threads, 2)
             float gradient[row_tiles][Shape::step_tiles][4];
             set_zero(gradient);
             multiply_rows<T, width, 2>(gradient, value_left, column, dout_displacement);
-            score_gradients(gradient, probability, queries, attention.dropout.factor);
+            score_gradients(gradient, probability, queries, attention);
             uint32_t weights[row_tiles][step / 16][4];
 #pragma unroll
             for (int m = 0; m < row_tiles; m++)
@@ -269,11 +273,11 @@ template <typename T, typename Shape, GradientPart part>
 static HsStatus launch(HsContext *context, const Attention &attention, const BackwardTensors &tensors)
 {
     const dim3 grid((unsigned)(attention.batch * attention.kv_heads), blocks_for(attention.length, Shape::rows));
-    return dispatch_documents(attention.starts != nullptr, [&](auto kind) {
-        return hs_launch_after(
-            context, HS_KERNEL((attention_key_value_bwd_kernel<T, Shape, part, decltype(kind)::documents>)), grid,
-            Shape::threads, KeyValueLayout<Shape>::bytes, attention, data_of<const T>(tensors.dout),
-            data_of<const T>(tensors.qkv), tensors.statistics, data_of<T>(tensors.dqkv));
+    return dispatch_rule(attention.ruled(), [&](auto kind) {
+        return hs_launch_after(context,
+                               HS_KERNEL((attention_key_value_bwd_kernel<T, Shape, part, decltype(kind)::ruled>)), grid,
+                               Shape::threads, KeyValueLayout<Shape>::bytes, attention, data_of<const T>(tensors.dout),
+                               data_of<const T>(tensors.qkv), tensors.statistics, data_of<T>(tensors.dqkv));
     });
 }
 

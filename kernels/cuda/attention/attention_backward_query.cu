@@ -3,7 +3,7 @@
  * Attention backward, gradients of queries, on the tensor cores.  A block owns a tile of queries of one head and walks
  * the key tiles up to its diagonal, as forward does:
  *     P = 2^(c Q K^T - lse log2(e))     dP = F (dO V^T)     dS = P (dP - delta)     dQ += dS K
- * with the mask's factors F, and  dq = scale dQ.  dS is rounded to the inputs' format for the product with K.  One
+ * with the mask's factors F, and  dq = scale dQ;  dS of capped scores is times 1 - tanh^2, which P still knows.  dS is rounded to the inputs' format for the product with K.  One
  * block writes each dq, after a sum in the order of the keys: no atomics, the same bits every time.
  *
  * dQ, P and dP live in registers; Q and dO stay in shared memory and are read again in every step, since registers are
@@ -66,7 +66,7 @@ HS_DEVICE void drop_row_gradients(float (&gradient)[row_tiles][column_tiles][4],
     }
 }
 
-template <typename T, typename Shape, bool documents>
+template <typename T, typename Shape, bool ruled>
 __global__ void __launch_bounds__(Shape::threads, 2)
     attention_query_bwd_kernel(Attention attention, const T *__restrict__ dout, const T *__restrict__ qkv,
                                const QueryStatistics *__restrict__ statistics, T *__restrict__ dqkv)
@@ -79,7 +79,7 @@ __global__ void __launch_bounds__(Shape::threads, 2)
     const uint32_t keys = queries + Layout::keys, values = queries + Layout::values;
 
     fix_step(attention.dropout);
-    fix_documents<documents>(attention);
+    fix_rule<ruled>(attention);
     const int head = (int)blockIdx.x % attention.heads, sequence = (int)blockIdx.x / attention.heads;
     const int first_query = (int)(gridDim.y - 1 - blockIdx.y) * Shape::rows;
     const int kv_head = head / (attention.heads / attention.kv_heads), length = attention.length;
@@ -130,7 +130,7 @@ __global__ void __launch_bounds__(Shape::threads, 2)
         if (key + step < end)
             load_step(key + step, buffer ^ 1);
         if (key >= warp_query + Shape::warp_rows || warp_query >= length ||
-            hidden_by_documents(attention, first_row, warp_query, key + step - 1))
+            hidden_by_rule(attention, first_row, warp_query, key + step - 1))
             continue;
 
         const uint32_t key_tile = keys + (uint32_t)(buffer * Shape::step_bytes);
@@ -138,9 +138,11 @@ __global__ void __launch_bounds__(Shape::threads, 2)
         float probability[row_tiles][Shape::step_tiles][4], gradient[row_tiles][Shape::step_tiles][4];
         set_zero(probability);
         multiply_rows<T, width, 2>(probability, query_left, key_lane, 0);
+        if (attention.cap_exponent != 0.0f)
+            cap_scores(probability, attention);
         row_probabilities(probability, rows, attention.scale_log2, key + step - 1 > warp_query, key - warp_query);
-        if (cut_by_documents(attention, first_row, warp_query + Shape::warp_rows - 1, key))
-            hide_documents(probability, attention, first_row, warp_query, key, 0.0f);
+        if (cut_by_rule(attention, first_row, warp_query + Shape::warp_rows - 1, key))
+            hide_unseen(probability, attention, first_row, warp_query, key, 0.0f);
         set_zero(gradient);
         multiply_rows<T, width, 2>(gradient, dout_left, key_lane, Layout::values - Layout::keys);
         if (attention.dropout.threshold != 0)
@@ -151,6 +153,14 @@ __global__ void __launch_bounds__(Shape::threads, 2)
         for (int m = 0; m < row_tiles; m++) {
             const int g = (int)threadIdx.x % WARP_SIZE / 4;
             const float delta[2] = { rows[m * 16 + g].delta, rows[m * 16 + 8 + g].delta };
+            if (attention.cap_exponent != 0.0f) {
+#pragma unroll
+                for (int n = 0; n < Shape::step_tiles; n++)
+#pragma unroll
+                    for (int i = 0; i < 4; i++)
+                        probability[m][n][i] *= cap_slope_of_probability(attention, probability[m][n][i],
+                                                                         rows[m * 16 + i / 2 * 8 + g].lse_log2);
+            }
 #pragma unroll
             for (int n = 0; n < Shape::step_tiles; n++)
 #pragma unroll
@@ -177,9 +187,9 @@ HsStatus attention_backward_query_mma(HsContext *context, const Attention &atten
             using T = decltype(element);
             using Shape = decltype(shape);
             const dim3 grid((unsigned)(attention.batch * attention.heads), blocks_for(attention.length, Shape::rows));
-            return dispatch_documents(attention.starts != nullptr, [&](auto kind) {
+            return dispatch_rule(attention.ruled(), [&](auto kind) {
                 return hs_launch_after(
-                    context, HS_KERNEL((attention_query_bwd_kernel<T, Shape, decltype(kind)::documents>)), grid,
+                    context, HS_KERNEL((attention_query_bwd_kernel<T, Shape, decltype(kind)::ruled>)), grid,
                     Shape::threads, QueryGradientLayout<Shape>::bytes, attention, data_of<const T>(tensors.dout),
                     data_of<const T>(tensors.qkv), tensors.statistics, data_of<T>(tensors.dqkv));
             });

@@ -11,6 +11,8 @@
  * are joined in a fixed order: over the groups of the block, then over the ranges.  How keys are split depends on
  * shapes alone, so the same call gives the same bits on every device.
  */
+#include <limits.h>
+
 #include "kernels/cuda/attention/attention.cuh"
 #include "kernels/cuda/attention/attention_element.cuh"
 
@@ -22,6 +24,7 @@ enum { CACHED_THREADS = 128, KEYS_AT_ONCE = 4, LEAST_KEYS_A_SPLIT = 256, BLOCKS_
 struct CachedCall {
     Attention attention;
     int position, room; /* first new position; rows of the cache a sequence */
+    int window, base;   /* keys that a row sees, INT_MAX: all; the first that some row sees */
     int lanes;          /* of a key: a power of two */
     int splits, keys_a_split;
     const void *qkv;
@@ -126,7 +129,8 @@ __global__ void __launch_bounds__(CACHED_THREADS, 3) attention_cached_kernel(Cac
     const int64_t row = blockIdx.x / (unsigned)blocks_a_row, sequence = row / attention.length;
     const int kv_head = first_head / (attention.heads / attention.kv_heads), split = (int)blockIdx.y;
     const int keys = call.position + (int)(row % attention.length) + 1;
-    const int begin = split * call.keys_a_split, end = min(begin + call.keys_a_split, keys);
+    const int split_begin = call.base + split * call.keys_a_split, end = min(split_begin + call.keys_a_split, keys);
+    const int begin = max(split_begin, keys - call.window);
     const int64_t stride = (int64_t)attention.kv_heads * head_dim;
     const int64_t first = sequence * call.room * stride + (int64_t)kv_head * head_dim;
     const T *const k_cache = static_cast<const T *>(call.k_cache) + first;
@@ -184,6 +188,12 @@ __global__ void __launch_bounds__(CACHED_THREADS, 3) attention_cached_kernel(Cac
 #pragma unroll
                 for (int k = 0; k < KEYS_AT_ONCE; k++)
                     score[h][k] += __shfl_xor_sync(FULL_WARP, score[h][k], offset);
+        if (attention.cap_exponent != 0.0f) /* the query has the scale in powers of two in it */
+#pragma unroll
+            for (int h = 0; h < heads; h++)
+#pragma unroll
+                for (int k = 0; k < KEYS_AT_ONCE; k++)
+                    score[h][k] = capped(attention, score[h][k] / attention.scale_log2) * attention.scale_log2;
         if (key >= end)
             continue;
 #pragma unroll
@@ -243,11 +253,18 @@ static bool is_packed(const HsAttentionCachedArgs *args)
            aligned_to(args->qkv.data, 16) && aligned_to(args->k_cache.data, 16) && aligned_to(args->v_cache.data, 16);
 }
 
+/* The first key that the first new row sees, before which no row does. */
+static int64_t first_of_all(const HsAttentionCachedArgs *args)
+{
+    const int64_t first = args->position_start + 1 - args->rule.window;
+    return args->rule.window > 0 && first > 0 ? first : 0;
+}
+
 /* Enough ranges for the machine, none of them short.  Addresses do not matter, so that a dry run counts the same. */
 static int count_splits(const HsAttentionCachedArgs *args)
 {
     const int64_t blocks = args->heads.batch * args->heads.sequence_length * args->heads.heads;
-    const int64_t keys = args->position_start + args->heads.sequence_length;
+    const int64_t keys = args->position_start + args->heads.sequence_length - first_of_all(args);
     const int64_t wanted = (BLOCKS_WANTED + blocks - 1) / blocks,
                   most = (keys + LEAST_KEYS_A_SPLIT - 1) / LEAST_KEYS_A_SPLIT;
     const int64_t splits = wanted < most ? wanted : most;
@@ -290,9 +307,10 @@ HsStatus attention_cached(HsContext *context, const HsAttentionCachedArgs *args)
     const HsTensor *const tensors[] = { &args->qkv, &args->out };
     HS_TRY(refuse_f64("attention_cached", tensors, 2));
     CachedCall call = {};
-    HS_TRY(
-        describe_attention("attention_cached", args->heads, args->scale, 0.0f, HsRng{}, HsTensor{}, &call.attention));
-    const int keys = (int)(args->position_start + args->heads.sequence_length);
+    HS_TRY(describe_attention("attention_cached", args->heads, args->rule, 0.0f, HsRng{}, &call.attention));
+    const int keys = (int)(args->position_start + args->heads.sequence_length - first_of_all(args));
+    call.window = args->rule.window > 0 && args->rule.window < INT_MAX ? (int)args->rule.window : INT_MAX;
+    call.base = (int)first_of_all(args);
     call.position = (int)args->position_start;
     call.room = (int)args->k_cache.shape[1];
     call.splits = count_splits(args);

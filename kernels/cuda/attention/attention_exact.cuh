@@ -119,19 +119,30 @@ HS_DEVICE void multiply_rows_exact(float (&sum)[Shape::row_count][Shape::column_
     }
 }
 
-/* Scores of keys before their queries' documents. */
+/* Scores of keys that their queries do not see. */
 template <typename Shape>
-HS_DEVICE void hide_documents_exact(float (&score)[Shape::row_count][Shape::column_count], const Attention &attention,
-                                    int64_t first_row, int first_query, int key)
+HS_DEVICE void hide_unseen_exact(float (&score)[Shape::row_count][Shape::column_count], const Attention &attention,
+                                 int64_t first_row, int first_query, int key)
 {
 #pragma unroll
     for (int i = 0; i < Shape::row_count; i++) {
-        const int start = document_start(attention, first_row, first_query + exact_down() + i * EXACT_DOWN);
+        const int start = first_seen(attention, first_row, first_query + exact_down() + i * EXACT_DOWN);
 #pragma unroll
         for (int j = 0; j < Shape::column_count; j++)
             if (key + exact_across() + j * EXACT_ACROSS < start)
                 score[i][j] = -INFINITY;
     }
+}
+
+/* Products become capped scores. */
+template <typename Shape>
+HS_DEVICE void cap_scores_exact(float (&score)[Shape::row_count][Shape::column_count], const Attention &attention)
+{
+#pragma unroll
+    for (int i = 0; i < Shape::row_count; i++)
+#pragma unroll
+        for (int j = 0; j < Shape::column_count; j++)
+            score[i][j] = capped(attention, score[i][j]);
 }
 
 /* The block's weights, to be read along their rows. */

@@ -112,7 +112,7 @@ HS_DEVICE void drop(float (&score)[row_tiles][column_tiles][4], const Dropout &d
     }
 }
 
-template <typename T, typename Shape, bool documents>
+template <typename T, typename Shape, bool ruled>
 __global__ void __launch_bounds__(Shape::threads, 2)
     attention_forward_kernel(Attention attention, const T *__restrict__ qkv, T *__restrict__ out,
                              float *__restrict__ lse)
@@ -126,7 +126,7 @@ __global__ void __launch_bounds__(Shape::threads, 2)
 
     /* The last tiles see the most keys: they start first, so that blocks finish together. */
     fix_step(attention.dropout);
-    fix_documents<documents>(attention);
+    fix_rule<ruled>(attention);
     const int head = (int)blockIdx.x % attention.heads, sequence = (int)blockIdx.x / attention.heads;
     const int first_query = (int)(gridDim.y - 1 - blockIdx.y) * Shape::rows;
     const int kv_head = head / (attention.heads / attention.kv_heads), length = attention.length;
@@ -193,17 +193,19 @@ __global__ void __launch_bounds__(Shape::threads, 2)
         if (key + step < end)
             load_step(key + step, buffer ^ 1);
         if (key >= warp_query + Shape::warp_rows || warp_query >= length ||
-            hidden_by_documents(attention, first_row, warp_query, key + step - 1))
+            hidden_by_rule(attention, first_row, warp_query, key + step - 1))
             continue; /* nothing here that this warp's queries see */
 
         float score[row_tiles][Shape::step_tiles][4];
         set_zero(score);
         multiply_rows<T, width, resident ? width / 16 : 2>(
             score, left, column_lane<width>(keys + (uint32_t)(buffer * Shape::step_bytes)), 0);
+        if (attention.cap_exponent != 0.0f)
+            cap_scores(score, attention);
         if (key + step - 1 > warp_query)
             hide_later_keys(score, key - warp_query);
-        if (cut_by_documents(attention, first_row, warp_query + Shape::warp_rows - 1, key))
-            hide_documents(score, attention, first_row, warp_query, key, -INFINITY);
+        if (cut_by_rule(attention, first_row, warp_query + Shape::warp_rows - 1, key))
+            hide_unseen(score, attention, first_row, warp_query, key, -INFINITY);
         softmax_step(score, softmax, output, attention.scale_log2);
         if (attention.dropout.threshold != 0)
             drop(score, attention.dropout, mask, warp_query, key);
@@ -242,10 +244,9 @@ HsStatus attention_forward_mma(HsContext *context, const Attention &attention, c
             using T = decltype(element);
             using Shape = decltype(shape);
             const dim3 grid((unsigned)(attention.batch * attention.heads), blocks_for(attention.length, Shape::rows));
-            return dispatch_documents(attention.starts != nullptr, [&](auto kind) {
-                return hs_launch_after(context,
-                                       HS_KERNEL((attention_forward_kernel<T, Shape, decltype(kind)::documents>)), grid,
-                                       Shape::threads, forward_shared_bytes<Shape>(), attention,
+            return dispatch_rule(attention.ruled(), [&](auto kind) {
+                return hs_launch_after(context, HS_KERNEL((attention_forward_kernel<T, Shape, decltype(kind)::ruled>)),
+                                       grid, Shape::threads, forward_shared_bytes<Shape>(), attention,
                                        data_of<const T>(args->qkv), data_of<T>(args->out), data_of<float>(args->lse));
             });
         });

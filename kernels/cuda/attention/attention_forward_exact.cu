@@ -37,7 +37,7 @@ struct SumOf {
     }
 };
 
-template <typename Shape, bool documents>
+template <typename Shape, bool ruled>
 __global__ void __launch_bounds__(EXACT_THREADS, 2)
     attention_exact_fwd_kernel(Attention attention, ExactSource qkv, ExactResult out, float *__restrict__ lse)
 {
@@ -48,7 +48,7 @@ __global__ void __launch_bounds__(EXACT_THREADS, 2)
     float *const weights = values + Shape::step_floats;
 
     fix_step(attention.dropout);
-    fix_documents<documents>(attention);
+    fix_rule<ruled>(attention);
     const int head = (int)blockIdx.x % attention.heads, sequence = (int)blockIdx.x / attention.heads;
     const int first_query = (int)(gridDim.y - 1 - blockIdx.y) * Shape::rows;
     const int kv_head = head / (attention.heads / attention.kv_heads), length = attention.length;
@@ -78,8 +78,10 @@ __global__ void __launch_bounds__(EXACT_THREADS, 2)
 
         float score[rows][columns];
         multiply_rows_exact<Shape>(score, queries, keys, attention.head_dim);
-        if (attention.starts != nullptr)
-            hide_documents_exact<Shape>(score, attention, first_row, first_query, key);
+        if (attention.cap_exponent != 0.0f)
+            cap_scores_exact<Shape>(score, attention);
+        if (attention.hides)
+            hide_unseen_exact<Shape>(score, attention, first_row, first_query, key);
 #pragma unroll
         for (int i = 0; i < rows; i++) {
             const int query = first_query + exact_down() + i * EXACT_DOWN;
@@ -138,11 +140,10 @@ HsStatus attention_forward_exact(HsContext *context, const Attention &attention,
         using Shape = ExactForwardShape<decltype(dim)::width>;
         const dim3 grid((unsigned)(attention.batch * attention.heads), blocks_for(attention.length, Shape::rows));
         constexpr int floats = Shape::own_floats + 2 * Shape::step_floats + Shape::weight_floats;
-        return dispatch_documents(attention.starts != nullptr, [&](auto kind) {
-            return hs_launch_after(context, HS_KERNEL((attention_exact_fwd_kernel<Shape, decltype(kind)::documents>)),
-                                   grid, EXACT_THREADS, floats * sizeof(float), attention,
-                                   exact_source(args->qkv, attention), exact_tensor(args->out, attention),
-                                   data_of<float>(args->lse));
+        return dispatch_rule(attention.ruled(), [&](auto kind) {
+            return hs_launch_after(context, HS_KERNEL((attention_exact_fwd_kernel<Shape, decltype(kind)::ruled>)), grid,
+                                   EXACT_THREADS, floats * sizeof(float), attention, exact_source(args->qkv, attention),
+                                   exact_tensor(args->out, attention), data_of<float>(args->lse));
         });
     });
 }

@@ -287,17 +287,17 @@ template <typename Body> HsStatus dispatch_16_bit(HsDtype dtype, Body &&body)
     return dtype == HS_BF16 ? body(Bf16{}) : body(F16{});
 }
 
-/* Keys before their queries' documents: those of a tile with queries down.  query: the warp's first; key: the tile's. */
+/* Keys that their queries do not see: those of a tile with queries down.  query: the warp's first; key: the tile's. */
 template <int row_tiles, int column_tiles>
-HS_DEVICE void hide_documents(float (&value)[row_tiles][column_tiles][4], const Attention &attention, int64_t first_row,
-                              int query, int key, float with)
+HS_DEVICE void hide_unseen(float (&value)[row_tiles][column_tiles][4], const Attention &attention, int64_t first_row,
+                           int query, int key, float with)
 {
-    const int lane = (int)threadIdx.x % WARP_SIZE, g = lane / 4, t = lane % 4;
+    const int lane = ptx::thread_anew() % WARP_SIZE, g = lane / 4, t = lane % 4;
 #pragma unroll
     for (int m = 0; m < row_tiles; m++)
 #pragma unroll
         for (int half = 0; half < 2; half++) {
-            const int start = document_start(attention, first_row, query + m * 16 + half * 8 + g) - key;
+            const int start = first_seen(attention, first_row, query + m * 16 + half * 8 + g) - key;
 #pragma unroll
             for (int n = 0; n < column_tiles; n++)
 #pragma unroll
@@ -308,13 +308,26 @@ HS_DEVICE void hide_documents(float (&value)[row_tiles][column_tiles][4], const 
 }
 
 /* Whether some of the warp's queries do not see the tile's first key, and whether none sees its last. */
-HS_DEVICE bool cut_by_documents(const Attention &attention, int64_t first_row, int last_query, int key)
+HS_DEVICE bool cut_by_rule(const Attention &attention, int64_t first_row, int last_query, int key)
 {
-    return attention.starts != nullptr && document_start(attention, first_row, last_query) > key;
+    return attention.hides && first_seen(attention, first_row, last_query) > key;
 }
-HS_DEVICE bool hidden_by_documents(const Attention &attention, int64_t first_row, int first_query, int last_key)
+HS_DEVICE bool hidden_by_rule(const Attention &attention, int64_t first_row, int first_query, int last_key)
 {
-    return attention.starts != nullptr && document_start(attention, first_row, first_query) > last_key;
+    return attention.hides && first_seen(attention, first_row, first_query) > last_key;
+}
+
+/* Products become capped scores. */
+template <int row_tiles, int column_tiles>
+HS_DEVICE void cap_scores(float (&score)[row_tiles][column_tiles][4], const Attention &attention)
+{
+#pragma unroll
+    for (int m = 0; m < row_tiles; m++)
+#pragma unroll
+        for (int n = 0; n < column_tiles; n++)
+#pragma unroll
+            for (int i = 0; i < 4; i++)
+                score[m][n][i] = capped(attention, score[m][n][i]);
 }
 
 } // namespace HS_CUDA_NAMESPACE

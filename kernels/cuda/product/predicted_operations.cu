@@ -15,16 +15,25 @@ namespace
 /* Exact f32 attention multiplies and adds on the general cores; its loads and exponentials take turns with them. */
 const double EXACT_SHARE = 0.5;
 
-double attention(const HsContext *context, const HsHeads &heads, HsDtype dtype, bool documents, bool backward)
+/* Of the pairs of queries and keys that lie before them, those that a window leaves. */
+double share_seen(const HsHeads &heads, const HsScoreRule &rule)
 {
+    const double length = (double)heads.sequence_length, window = (double)rule.window;
+    return rule.window > 0 && window < length ? window / length * (2.0 - window / length) : 1.0;
+}
+
+double attention(const HsContext *context, const HsHeads &heads, const HsScoreRule &rule, HsDtype dtype, bool backward)
+{
+    const double seen = share_seen(heads, rule);
+    const bool ruled = hs_tensor_present(&rule.starts) || seen < 1.0 || rule.cap > 0.0f;
     const DeviceLimits &limits = limits_of(context);
     const AttentionShape shape = { "", heads.batch, heads.sequence_length, heads.heads, heads.head_dim };
     if (dtype == HS_F32) {
         const double peak = 2.0 * rates_of(limits.compute_capability).mma[MATMUL_F32] * limits.multiprocessors;
-        return attention_flops(shape, backward) / (EXACT_SHARE * peak * limits.clock_hz);
+        return seen * attention_flops(shape, backward) / (EXACT_SHARE * peak * limits.clock_hz);
     }
-    const bool wgmma = limits.hopper_attention && !documents && heads.head_dim <= 128;
-    return attention_seconds(shape, attention_way(backward, wgmma), limits);
+    const bool wgmma = limits.hopper_attention && !ruled && heads.head_dim <= 128;
+    return seen * attention_seconds(shape, attention_way(backward, wgmma), limits);
 }
 
 } // namespace
@@ -52,12 +61,12 @@ double predicted::matmul(const HsContext *context, const HsMatmulArgs *args)
 
 double predicted::attention_forward(const HsContext *context, const HsAttentionArgs *args)
 {
-    return attention(context, args->heads, args->qkv.dtype, hs_tensor_present(&args->starts), false);
+    return attention(context, args->heads, args->rule, args->qkv.dtype, false);
 }
 
 double predicted::attention_backward(const HsContext *context, const HsAttentionBackwardArgs *args)
 {
-    return attention(context, args->heads, args->qkv.dtype, hs_tensor_present(&args->starts), true);
+    return attention(context, args->heads, args->rule, args->qkv.dtype, true);
 }
 
 } // namespace HS_CUDA_NAMESPACE

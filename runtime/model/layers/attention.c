@@ -12,11 +12,19 @@
  */
 #include "runtime/model/layer.h"
 
+/* The node's rule, where this call's documents begin. */
+static HsScoreRule rule_of(const HsLayerCall *call, const HsNode *node)
+{
+    HsScoreRule rule = node->attributes.score;
+    rule.starts = call->starts;
+    return rule;
+}
+
 static HsStatus attention_cached(const HsLayerCall *call, const HsNode *node)
 {
     HsAttentionCachedArgs args = {
         .heads = hs_run_heads(call, node),
-        .scale = node->attributes.scale,
+        .rule = rule_of(call, node),
         .position_start = call->position_start,
         .qkv = call->inputs[0],
         .k_cache = call->k_cache,
@@ -32,10 +40,9 @@ static HsStatus attention_forward(const HsLayerCall *call, const HsNode *node)
         return attention_cached(call, node);
     HsAttentionArgs args = {
         .heads = hs_run_heads(call, node),
-        .scale = node->attributes.scale,
+        .rule = rule_of(call, node),
         .dropout = hs_run_dropout(call, node),
         .rng = call->rng,
-        .starts = call->starts,
         .qkv = call->inputs[0],
         .out = call->outputs[0],
         .lse = call->saved[0],
@@ -47,10 +54,9 @@ static HsStatus attention_backward(const HsLayerCall *call, const HsNode *node)
 {
     HsAttentionBackwardArgs args = {
         .heads = hs_run_heads(call, node),
-        .scale = node->attributes.scale,
+        .rule = rule_of(call, node),
         .dropout = hs_run_dropout(call, node),
         .rng = call->rng,
-        .starts = call->starts,
         .dout = call->d_outputs[0],
         .qkv = call->inputs[0],
         .out = call->outputs[0],
