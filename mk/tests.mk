@@ -73,7 +73,7 @@ test-programs: $(TESTS) $(EMU_TESTS) $(COMM_TESTS)
 
 # --- running them ---
 
-.PHONY: test test-quick test-whole run-tests
+.PHONY: test test-quick test-whole run-tests accept
 TIER = test
 test: packages-test ## every test
 	+$(MAKE) $(JOBS) run-tests
@@ -83,6 +83,8 @@ test-whole: packages-test ## every test, with whole products of choices in place
 	+$(MAKE) $(JOBS) run-tests TIER=nightly
 run-tests: $(BUILD)/trainer $(EMU_PART) $(STANDIN) $(if $(MPICC),$(MPI_PART)) $(BUILD)/faults/shim.so test-programs examples $(BUILD)/bench/profile $(BUILD)/bench/fragments $(BUILD)/halfstep-gpu
 	@BUILD=$(BUILD) TIER=$(TIER) BUDGET=$(if $(SANITIZE),no,yes) tests/run.sh $(TESTS) $(EMU_TESTS)
+accept: $(BUILD)/trainer ## writes anew what the commands show to users (tests/cli/*.exact), for `git diff` to be read
+	$(Q)for test in $$(grep -l '^shows ' tests/cli/test_*.sh); do BUILD=$(BUILD) ACCEPT=yes bash $$test; done
 
 # gcc's analyzer looks at every path through the C sources.  Three of its questions it cannot answer here: who owns what was put
 # into an array (the sanitizers' leaks and `make faults` know), whether a loop filled one, and whether a table has the

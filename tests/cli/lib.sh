@@ -2,6 +2,7 @@
 # Sourced by the command-line tests: a scratch folder, a tiny configuration, and checks that say what differed.
 set -u
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+exact=$(cd "$(dirname "$0")" && pwd)/$(basename "$0" .sh).exact
 case ${BUILD:-build} in
 /*) trainer=$BUILD/trainer ;;
 *) trainer=$root/${BUILD:-build}/trainer ;;
@@ -37,6 +38,25 @@ in_tier() {
 # Of the selftest: `make nightly` runs all cases, other tests a pairwise covering.
 pairs=()
 [ "${TIER:-test}" = nightly ] || pairs=(--pairs)
+
+# shows CODE ARGUMENT...: what a user sees of `trainer ARGUMENT...`, which ends with that code: the line, its output, its
+# errors behind `! `.  `finish` compares all of a test's with TEST.exact next to it; `make accept` writes that file anew.
+# What depends on the machine and the clock is taken out by `steady`, a filter.
+steady() {
+    cat
+}
+shows() {
+    local code=$1
+    shift
+    expect "$code" "$trainer" "$@"
+    {
+        echo "\$ trainer $*"
+        steady <out
+        steady <err | sed 's/^/! /'
+        [ "$code" = 0 ] || echo "[exit code $code]"
+        echo
+    } >>shown
+}
 
 # says FILE TEXT: the file holds the text.
 says() {
@@ -245,6 +265,11 @@ equal() {
 }
 
 finish() {
+    if [ -f shown ] && [ "${ACCEPT:-no}" = yes ]; then
+        cp shown "$exact"
+    elif [ -f shown ]; then
+        diff "$exact" shown || fail "users see something else than ${exact##*/} says; to accept it: make accept"
+    fi
     [ "$failures" = 0 ] || exit 1
     exit 0
 }
