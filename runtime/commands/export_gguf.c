@@ -191,7 +191,7 @@ static HsStatus check(const HsConfig *config)
                        config->model.family);
     if (!type)
         return hs_fail(HS_EUNSUPPORTED, "ggml has no architecture with both model.qkv_bias and model.qk_norm");
-    if (strcmp(config->model.rope_scaling, "yarn") == 0 && config->model.rope_attention_factor > 0)
+    if (hs_is(config->model.rope_scaling, "yarn") && config->model.rope_attention_factor > 0)
         return hs_fail(HS_EUNSUPPORTED, "GGUF has no place for model.rope_attention_factor: --format hf");
     return HS_OK;
 }
@@ -215,7 +215,7 @@ HsStatus hs_export_gguf(const HsExportSource *source, HsGgufType type, const cha
         status = hs_export_about_init(source, &about);
     if (status == HS_OK)
         status = hs_export_gguf_tokenizer(&about, &file);
-    if (status == HS_OK && strcmp(source->config.model.rope_scaling, "llama3") == 0)
+    if (status == HS_OK && hs_is(source->config.model.rope_scaling, "llama3"))
         status = make_rope_factors(source, &rope);
     if (status == HS_OK) {
         count = list_tensors(&writer, items, count, type, tensors);

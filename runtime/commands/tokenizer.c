@@ -280,7 +280,7 @@ static HsStatus use(const Arguments *arguments, unsigned action, const HsConfig 
         reading.chat_template = hs_chat_template_beside(reading.tokenizer_path);
     reading.tokenizer = tokenizer;
     reading.needs_utf8 = strcmp(hs_tokenizer_kind(tokenizer), "byte") != 0;
-    reading.raw16 = strcmp(config->data.token_file, "raw16") == 0;
+    reading.raw16 = hs_is(config->data.token_file, "raw16");
     reading.vocabulary = hs_tokenizer_vocabulary(tokenizer);
     const char *end = arguments->end_of_text ? arguments->end_of_text : config->tokenizer.end_of_text;
     HsStatus status = hs_tokenizer_set_end_of_text(tokenizer, end);

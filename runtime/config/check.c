@@ -51,15 +51,10 @@ HsStatus hs_config_relation_fail(const HsConfig *config, const char *first, cons
     return hs_fail(HS_ECONFIG, "%s", message);
 }
 
-static bool is(const char *value, const char *word)
-{
-    return strcmp(value, word) == 0;
-}
-
 static HsStatus check_recompute(HsConfig *config)
 {
     char **recompute = &config->memory.recompute;
-    if (!config->training.use_gradient_checkpointing || is(*recompute, "block"))
+    if (!config->training.use_gradient_checkpointing || hs_is(*recompute, "block"))
         return HS_OK;
     if (hs_config_is_set(config, "memory.recompute"))
         return hs_config_relation_fail(
@@ -113,11 +108,11 @@ static HsStatus check_precision(const HsConfig *config)
     HS_TRY(check_scale_order(config, "precision.min_scale", low, "precision.init_scale", first));
     HS_TRY(check_scale_order(config, "precision.init_scale", first, "precision.max_scale", high));
     const char *mode = config->precision.mode;
-    bool may_drop_masters = is(mode, "bf16") || (is(mode, "auto") && config->training.use_amp);
+    bool may_drop_masters = hs_is(mode, "bf16") || (hs_is(mode, "auto") && config->training.use_amp);
     if (!config->precision.master_weights && !may_drop_masters)
         return hs_config_relation_fail(config, "precision.master_weights", "precision.mode",
                                        "precision.master_weights: false needs precision.mode bf16 (it is %s%s)", mode,
-                                       is(mode, "auto") ? " with use_amp: false, which means fp32" : "");
+                                       hs_is(mode, "auto") ? " with use_amp: false, which means fp32" : "");
     return HS_OK;
 }
 
@@ -140,7 +135,7 @@ static HsStatus check_memory(const HsConfig *config)
 
 static HsStatus check_kernels(const HsConfig *config)
 {
-    if (strcmp(config->kernels.cuda_graph, "true") == 0 && config->kernels.sync_launch)
+    if (hs_is(config->kernels.cuda_graph, "true") && config->kernels.sync_launch)
         return hs_config_relation_fail(
             config, "kernels.cuda_graph", "kernels.sync_launch",
             "kernels.cuda_graph records kernels without running them, and kernels.sync_launch waits "
@@ -212,7 +207,7 @@ static HsStatus check_family(const HsConfig *config)
         { "model.head_dim", LLAMA, config->model.head_dim != 0 },
         { "model.qkv_bias", LLAMA, config->model.qkv_bias },
         { "model.qk_norm", LLAMA, config->model.qk_norm },
-        { "model.rope_scaling", LLAMA, !is(config->model.rope_scaling, "none") },
+        { "model.rope_scaling", LLAMA, !hs_is(config->model.rope_scaling, "none") },
         { "model.bias", GPT2, config->model.bias },
     };
     char names[128];
@@ -228,12 +223,12 @@ static HsStatus check_family(const HsConfig *config)
 static HsStatus check_rope(const HsConfig *config)
 {
     const char *const scaling = config->model.rope_scaling;
-    const bool llama3 = is(scaling, "llama3"), yarn = is(scaling, "yarn");
+    const bool llama3 = hs_is(scaling, "llama3"), yarn = hs_is(scaling, "yarn");
     const struct {
         const char *key, *needs;
         bool set, read;
     } rules[] = {
-        { "model.rope_factor", "linear, llama3 or yarn", config->model.rope_factor != 1, !is(scaling, "none") },
+        { "model.rope_factor", "linear, llama3 or yarn", config->model.rope_factor != 1, !hs_is(scaling, "none") },
         { "model.rope_original_positions", "llama3 or yarn", config->model.rope_original_positions != 0,
           llama3 || yarn },
         { "model.rope_low_freq_factor", "llama3", config->model.rope_low_freq_factor != 1, llama3 },
@@ -278,13 +273,13 @@ static HsStatus check_model(const HsConfig *config)
         return hs_config_relation_fail(config, "model.kv_heads", "model.heads",
                                        "model.heads (%lld) must be a multiple of model.kv_heads (%lld)", heads,
                                        kv_heads);
-    if (is(config->model.family, "llama") && head_dim % 2 != 0)
+    if (hs_is(config->model.family, "llama") && head_dim % 2 != 0)
         return hs_config_relation_fail(config, "model.head_dim", "model.width",
                                        "rotary positions need an even head size (it is %lld); change model.head_dim or "
                                        "model.width / model.heads",
                                        head_dim);
     long long positions = config->model.max_positions, length = config->training.max_length;
-    if (is(config->model.family, "gpt2") && positions > 0 && length > positions)
+    if (hs_is(config->model.family, "gpt2") && positions > 0 && length > positions)
         return hs_config_relation_fail(config, "max_length", "model.max_positions",
                                        "max_length (%lld) must be at most model.max_positions (%lld)", length,
                                        positions);
@@ -331,11 +326,11 @@ static HsStatus check_task(const HsConfig *config, int task)
     if (peak > 0 && config->schedule.min_learning_rate > peak)
         return hs_config_relation_fail(config, dotted, "schedule.min_learning_rate",
                                        "%s must be at least schedule.min_learning_rate", dotted);
-    if (peak > 0 && is(config->continual.schedule, "single"))
+    if (peak > 0 && hs_is(config->continual.schedule, "single"))
         return hs_config_relation_fail(
             config, dotted, "continual.schedule",
             "%s contradicts continual.schedule: single, one schedule over all tasks; remove one", dotted);
-    if (peak > 0 && is(config->continual.boundaries, "none"))
+    if (peak > 0 && hs_is(config->continual.boundaries, "none"))
         return hs_config_relation_fail(
             config, dotted, "continual.boundaries",
             "%s contradicts continual.boundaries: none, one schedule over one stream; remove one", dotted);
@@ -345,7 +340,7 @@ static HsStatus check_task(const HsConfig *config, int task)
             return hs_config_relation_fail(config, dotted, NULL,
                                            "%s holds a control character; tables and charts show this name", dotted);
     for (int earlier = 0; earlier < task; earlier++)
-        if (is(config->tasks[earlier].name, own->name))
+        if (hs_is(config->tasks[earlier].name, own->name))
             return hs_config_relation_fail(config, dotted, NULL,
                                            "%s: tasks.%d is called `%.40s` too; give each task its own name", dotted,
                                            earlier, own->name);
@@ -359,15 +354,15 @@ static HsStatus check_curvature(const HsConfig *config)
         const char *key, *value, *mend;
         bool refused;
     } rules[] = {
-        { "ewc.mode", config->ewc.mode, "online", is(config->ewc.mode, "separate") },
-        { "ewc.step", config->ewc.step, "auto or gradient", is(config->ewc.step, "proximal") },
+        { "ewc.mode", config->ewc.mode, "online", hs_is(config->ewc.mode, "separate") },
+        { "ewc.step", config->ewc.step, "auto or gradient", hs_is(config->ewc.step, "proximal") },
         { "ewc.normalize", config->ewc.normalize, "auto or none",
-          !is(config->ewc.normalize, "auto") && !is(config->ewc.normalize, "none") &&
-              !is(config->ewc.normalize, "false") },
+          !hs_is(config->ewc.normalize, "auto") && !hs_is(config->ewc.normalize, "none") &&
+              !hs_is(config->ewc.normalize, "false") },
         { "ewc.estimator", config->ewc.estimator, "sampled or empirical",
-          is(config->ewc.estimator, "exact") || is(config->ewc.estimator, "batched") },
+          hs_is(config->ewc.estimator, "exact") || hs_is(config->ewc.estimator, "batched") },
     };
-    for (size_t i = 0; is(config->ewc.curvature, "kronecker") && i < sizeof rules / sizeof rules[0]; i++)
+    for (size_t i = 0; hs_is(config->ewc.curvature, "kronecker") && i < sizeof rules / sizeof rules[0]; i++)
         if (rules[i].refused)
             return hs_config_relation_fail(
                 config, rules[i].key, "ewc.curvature",
@@ -463,25 +458,26 @@ static HsStatus check_continual(HsConfig *config)
     HS_TRY(check_retain(config, &strategies));
     HS_TRY(check_known(config, &strategies));
     const char *normalize = config->ewc.normalize;
-    if (isnan(config->ewc.lambda) && !is(normalize, "auto") && !is(normalize, "none") && !is(normalize, "false"))
+    if (isnan(config->ewc.lambda) && !hs_is(normalize, "auto") && !hs_is(normalize, "none") &&
+        !hs_is(normalize, "false"))
         return hs_config_relation_fail(
             config, "ewc.normalize", "ewc.lambda",
             "ewc.normalize: %s contradicts ewc.lambda: auto, which is in units of the Fisher "
             "information itself; leave it out, or set ewc.lambda to a number",
             normalize);
     const HsStrategy *compares = hs_continual_compares_logits(&strategies);
-    if (compares && is(config->precision.logits, "compute"))
+    if (compares && hs_is(config->precision.logits, "compute"))
         return hs_config_relation_fail(config, "precision.logits", "continual.strategy",
                                        "precision.logits: compute rounds the logits, and strategy %s compares them in "
                                        "f32: set precision.logits: f32",
                                        compares->name);
     const HsStrategy *renews = hs_continual_new_adapters(&strategies);
-    if (renews && is(config->adapter.kind, "none"))
+    if (renews && hs_is(config->adapter.kind, "none"))
         return hs_config_relation_fail(config, "continual.strategy", "adapter.kind",
                                        "continual.strategy: %s gives each task an adapter, and adapter.kind is none: "
                                        "set adapter.kind: lora",
                                        renews->name);
-    if (renews && is(config->adapter.base, "nf4"))
+    if (renews && hs_is(config->adapter.base, "nf4"))
         return hs_config_relation_fail(
             config, "adapter.base", "continual.strategy",
             "adapter.base: nf4 contradicts continual.strategy: %s, which adds each task's "
@@ -493,7 +489,7 @@ static HsStatus check_continual(HsConfig *config)
             "early_stop.patience ends a task, and with continual.boundaries: none there is one stream: "
             "remove one");
     HS_TRY(check_curvature(config));
-    bool single_pass = is(config->mer.mode, "algorithm6") || is(config->mer.mode, "reptile");
+    bool single_pass = hs_is(config->mer.mode, "algorithm6") || hs_is(config->mer.mode, "reptile");
     if (single_pass && config->mer.groups > 1)
         return hs_config_relation_fail(
             config, "mer.groups", "mer.mode",
@@ -506,10 +502,10 @@ static HsStatus check_continual(HsConfig *config)
 /* SGD has no moments; any other rule, of a group too, has or leaves some to AdamW. */
 static HsStatus check_moments(const HsConfig *config)
 {
-    bool has_moments = !is(config->optimizer.kind, "sgd");
+    bool has_moments = !hs_is(config->optimizer.kind, "sgd");
     for (int i = 0; i < config->group_count; i++)
-        has_moments |= !is(config->groups[i].kind, "sgd") && !is(config->groups[i].kind, "inherit");
-    if (has_moments || is(config->optimizer.moments, "f32"))
+        has_moments |= !hs_is(config->groups[i].kind, "sgd") && !hs_is(config->groups[i].kind, "inherit");
+    if (has_moments || hs_is(config->optimizer.moments, "f32"))
         return HS_OK;
     return hs_config_relation_fail(config, "optimizer.moments", "optimizer.kind",
                                    "optimizer.moments: %s is of AdamW's moments, and optimizer.kind: sgd has none; "
@@ -549,20 +545,20 @@ static HsStatus check_adapter(const HsConfig *config)
         { "adapter.alpha", config->adapter.alpha != 32 },
         { "adapter.rank_stabilized", config->adapter.rank_stabilized },
         { "adapter.dropout", config->adapter.dropout > 0 },
-        { "adapter.base", !is(config->adapter.base, "unchanged") },
+        { "adapter.base", !hs_is(config->adapter.base, "unchanged") },
         { "adapter.also_train", config->adapter.also_train.count > 0 && config->adapter.also_train.items[0][0] },
     };
-    for (size_t i = 0; i < sizeof rules / sizeof rules[0] && is(config->adapter.kind, "none"); i++)
+    for (size_t i = 0; i < sizeof rules / sizeof rules[0] && hs_is(config->adapter.kind, "none"); i++)
         if (rules[i].used)
             return hs_config_relation_fail(config, rules[i].key, "adapter.kind",
                                            "%s is set, but adapter.kind is none: set adapter.kind: lora, or remove it",
                                            rules[i].key);
-    if (is(config->adapter.kind, "none"))
+    if (hs_is(config->adapter.kind, "none"))
         return HS_OK;
     if (config->adapter.targets.count == 0 || config->adapter.targets.items[0][0] == '\0')
         return hs_config_relation_fail(config, "adapter.targets", NULL,
                                        "adapter.targets is empty: say which matrices are adapted, such as all-linear");
-    if (is(config->ewc.curvature, "kronecker"))
+    if (hs_is(config->ewc.curvature, "kronecker"))
         return hs_config_relation_fail(config, "ewc.curvature", "adapter.kind",
                                        "ewc.curvature: kronecker needs the matrices themselves to be trained, and "
                                        "adapter.kind is %s: set diagonal, or auto",
@@ -580,16 +576,16 @@ HsStatus hs_config_check(HsConfig *config)
     HS_TRY(check_evaluation(config));
     HS_TRY(check_observation(config));
     HS_TRY(check_model(config));
-    if (is(config->tokenizer.kind, "bpe") && config->tokenizer.path[0] == '\0')
+    if (hs_is(config->tokenizer.kind, "bpe") && config->tokenizer.path[0] == '\0')
         return hs_config_relation_fail(config, "tokenizer.kind", NULL,
                                        "tokenizer.kind: bpe needs tokenizer.path, a Hugging Face tokenizer.json");
-    if (!is(config->tokenizer.kind, "bpe") && config->tokenizer.path[0] != '\0')
+    if (!hs_is(config->tokenizer.kind, "bpe") && config->tokenizer.path[0] != '\0')
         return hs_config_relation_fail(
             config, "tokenizer.path", "tokenizer.kind",
             "tokenizer.path has no meaning with tokenizer.kind: %s, which reads no file; leave it out, "
             "or set tokenizer.kind: bpe",
             config->tokenizer.kind);
-    if (is(config->optimizer.kind, "sgd") && config->optimizer.nesterov && config->optimizer.momentum == 0)
+    if (hs_is(config->optimizer.kind, "sgd") && config->optimizer.nesterov && config->optimizer.momentum == 0)
         return hs_config_relation_fail(config, "optimizer.nesterov", "optimizer.momentum",
                                        "optimizer.nesterov: true needs optimizer.momentum above 0");
     HS_TRY(check_moments(config));

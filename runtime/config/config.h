@@ -9,6 +9,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "kernels/base/status.h"
 #include "runtime/config/keys.h"
@@ -83,6 +84,12 @@ HsStatus hs_config_shorten(const HsConfig *config, int64_t divisor, HsStringList
 
 /* One task named `name` in place of all, of this source and in full, for training and validation.  errors: HS_ENOMEM */
 HsStatus hs_config_only_task(HsConfig *config, const char *name, const char *source);
+
+/* Whether a key's value is the word. */
+static inline bool hs_is(const char *value, const char *word)
+{
+    return strcmp(value, word) == 0;
+}
 
 /* Was "section.key" (or a top-level "key") given by the user? */
 bool hs_config_is_set(const HsConfig *config, const char *dotted_key);

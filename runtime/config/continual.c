@@ -8,16 +8,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-static bool is(const char *value, const char *word)
-{
-    return strcmp(value, word) == 0;
-}
-
 static bool section_is_written(const HsConfig *config, const char *section)
 {
     for (int i = 0; i < hs_config_key_count; i++) {
         const HsConfigKey *key = &hs_config_key_table[i];
-        if (is(key->section, section) &&
+        if (hs_is(key->section, section) &&
             config->origin->key[hs_config_origin_index(key, 0)].source != HS_SOURCE_DEFAULT)
             return true;
     }
@@ -35,7 +30,7 @@ static HsStatus fail_many(int count)
 HsStatus hs_config_resolve_strategies(HsConfig *config)
 {
     HsStringList *list = &config->continual.strategy;
-    if (list->count != 1 || !is(list->items[0], "auto"))
+    if (list->count != 1 || !hs_is(list->items[0], "auto"))
         return HS_OK;
     const char *names[HS_STRATEGIES_MAX] = { "none" };
     int count = 0;
@@ -102,7 +97,7 @@ static void add_section(const HsConfig *config, const char *section, HsContinual
 {
     for (int i = 0; i < hs_config_key_count; i++) {
         const HsConfigKey *key = &hs_config_key_table[i];
-        if (!is(key->section, section))
+        if (!hs_is(key->section, section))
             continue;
         const HsSetting setting = setting_of(config, key);
         if (setting.section)
@@ -118,7 +113,7 @@ static bool retains(const void *user, int task)
 
 static HsBeginning beginning_of(const HsConfig *config)
 {
-    if (!is(config->adapter.kind, "none"))
+    if (!hs_is(config->adapter.kind, "none"))
         return config->adapter.init_from[0] ? HS_BEGINS_TRAINED : HS_BEGINS_WITH_DRAWN_ADAPTER;
     return config->training.init_from[0] ? HS_BEGINS_TRAINED : HS_BEGINS_UNTRAINED;
 }
@@ -138,7 +133,7 @@ HsStatus hs_config_continual(const HsConfig *config, HsContinualConfig *continua
                                       .tasks = config->task_count,
                                       .beginning = beginning_of(config),
                                       .known = known_tasks(config),
-                                      .unmarked = is(config->continual.boundaries, "none"),
+                                      .unmarked = hs_is(config->continual.boundaries, "none"),
                                       .retains = retains,
                                       .user = config,
                                       .accumulation = config->training.gradient_accumulation_steps };

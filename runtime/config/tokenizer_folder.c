@@ -280,7 +280,7 @@ HsStatus hs_config_adopt_end_of_text(HsConfig *config)
     const char *const path = config->tokenizer.path;
     bool there = false;
     char *end = NULL;
-    if (strcmp(config->tokenizer.kind, "bpe") != 0 || path[0] == '\0' || config->tokenizer.end_of_text[0] != '\0' ||
+    if (!hs_is(config->tokenizer.kind, "bpe") || path[0] == '\0' || config->tokenizer.end_of_text[0] != '\0' ||
         hs_config_is_set(config, "tokenizer.end_of_text"))
         return HS_OK;
     HS_TRY(hs_path_exists(path, &there)); /* what is not there is said where it is needed */

@@ -128,8 +128,8 @@ static HsStatus read_sources(HsDatasetBuild *building)
     options.chat_template = building->config->tokenizer.chat_template;
     options.tokenizer_path = building->config->tokenizer.path;
     options.tokenizer = building->tokenizer;
-    options.needs_utf8 = strcmp(building->config->tokenizer.kind, "byte") != 0;
-    options.raw16 = strcmp(building->config->data.token_file, "raw16") == 0;
+    options.needs_utf8 = !hs_is(building->config->tokenizer.kind, "byte");
+    options.raw16 = hs_is(building->config->data.token_file, "raw16");
     options.vocabulary = building->tokenizer ? hs_tokenizer_vocabulary(building->tokenizer) : 0;
     for (int i = 0; i < building->sources.count; i++) {
         if (i == building->train_sources)
@@ -328,7 +328,7 @@ static void begin(const HsConfig *config, const HsTaskConfig *task, HsDatasetBui
     *building = (HsDatasetBuild){ .config = config, .task = task, .task_index = index_of_task(config, task) };
     *dataset = (HsDataset){
         .sequence_length = config->training.max_length,
-        .random_windows = strcmp(config->data.sampling, "random") == 0,
+        .random_windows = hs_is(config->data.sampling, "random"),
         .seed = window_seed(building),
     };
 }

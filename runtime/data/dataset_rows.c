@@ -49,7 +49,7 @@ static HsStatus refuse_tokens(const HsDatasetBuild *building, const HsPiece *pie
 
 bool hs_dataset_keeps_documents(const HsConfig *config)
 {
-    return strcmp(config->data.packing, "stream") != 0;
+    return !hs_is(config->data.packing, "stream");
 }
 
 HsStatus hs_dataset_make_rows(HsDatasetBuild *building, const HsPiece *pieces, int64_t count, const int64_t *starts,
@@ -81,7 +81,7 @@ HsStatus hs_dataset_make_rows(HsDatasetBuild *building, const HsPiece *pieces, i
         else
             counts->without_target++;
     }
-    if (strcmp(building->config->data.packing, "documents") != 0)
+    if (!hs_is(building->config->data.packing, "documents"))
         return HS_OK;
     HS_TRY(hs_dataset_pack(stream, most));
     counts->packs += stream->pack_count;

@@ -16,7 +16,7 @@
 HsStatus hs_dataset_tokenizer_early(const HsDatasetBuild *buildings, int count, HsTokenizer **tokenizer)
 {
     const HsConfig *config = buildings->config;
-    if (strcmp(config->tokenizer.kind, "char") != 0) {
+    if (!hs_is(config->tokenizer.kind, "char")) {
         const char *path = config->tokenizer.path[0] ? config->tokenizer.path : NULL;
         return hs_tokenizer_create(config->tokenizer.kind, path, NULL, 0, tokenizer);
     }

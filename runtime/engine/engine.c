@@ -338,7 +338,7 @@ HsEngineOptions hs_engine_options(const HsConfig *config)
     return (HsEngineOptions){
         .device = config->training.device,
         .threads = config->training.threads,
-        .cublaslt = strcmp(config->kernels.matmul, "cublaslt") == 0,
+        .cublaslt = hs_is(config->kernels.matmul, "cublaslt"),
         .hopper = hopper_use(config->kernels.hopper),
         .sync_launch = config->kernels.sync_launch,
         .cuda_graph = graph_use(config->kernels.cuda_graph),

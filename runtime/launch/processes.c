@@ -246,7 +246,7 @@ HsStatus hs_launch_processes(const HsConfig *config, const HsLaunch *launch)
     sigprocmask(SIG_BLOCK, &taken, &before);
     for (int failures = 0;; failures++) {
         /* Where the first start may not find a checkpoint, the later ones do. */
-        const bool refuses = failures > 0 && strcmp(config->training.resume, "never") == 0;
+        const bool refuses = failures > 0 && hs_is(config->training.resume, "never");
         char **arguments = make_arguments(launch, refuses ? go_on : NULL);
         status = arguments ? run_once(launch, &taken, &before, arguments)
                            : hs_fail(HS_ENOMEM, "no memory for a command line of %d words", launch->count);

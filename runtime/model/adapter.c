@@ -11,7 +11,7 @@
 
 bool hs_adapter_wanted(const HsConfig *config)
 {
-    return strcmp(config->adapter.kind, "none") != 0;
+    return !hs_is(config->adapter.kind, "none");
 }
 
 void hs_adapter_module(const char *parameter, char *module, size_t size)

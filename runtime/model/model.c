@@ -168,7 +168,7 @@ static HsStatus freeze_base(HsModel *model, const HsConfig *config, bool *frozen
         frozen[i] = !frozen[i] && model->params[i].role != HS_PARAM_ADAPTER;
         model->params[i].beside_adapters = frozen[i];
     }
-    return strcmp(config->adapter.base, "nf4") == 0 ? hs_model_quantize_base(model) : HS_OK;
+    return hs_is(config->adapter.base, "nf4") ? hs_model_quantize_base(model) : HS_OK;
 }
 
 static HsStatus freeze(HsModel *model, const HsConfig *config)

@@ -12,53 +12,68 @@
     .weight = half, .vector = HS_F32, .activation = half, .residual = HS_F32, .statistic = HS_F32, .logit = HS_F32, \
     .logit_gradient = half, .master = HS_F32, .gradient = HS_F32
 
+/* 16-bit modes contradict use_amp: false, so that it is set with them. */
+#define AMP "use_amp=true"
+
 /* Both 16-bit modes have one shape; only the format and its need for loss scaling differ. */
-#define HALF_MODE(mode_name, half, scaled)                            \
-    {                                                                 \
-        .name = mode_name, HALF_FORMATS(half), .loss_scaling = scaled \
+#define HALF_MODE(mode_name, half, scaled, words)                                                              \
+    {                                                                                                          \
+        .name = mode_name, .doc = words, .settings = { "precision.mode=" mode_name, AMP }, HALF_FORMATS(half), \
+        .loss_scaling = scaled                                                                                 \
     }
 
 /* bf16 with linear layers in codes: `numbers` are x and w, `gradients` dy. */
-#define CODE_MODE(mode_name, recipe, numbers, gradients, scale, ...) \
-    {                                                                \
-        .name = mode_name, HALF_FORMATS(HS_BF16), .scaling = {       \
-            .name = recipe,                                          \
-            .forward = { numbers, numbers, scale },                  \
-            .dgrad = { gradients, numbers, scale },                  \
-            .wgrad = { gradients, numbers, scale },                  \
-            __VA_ARGS__                                              \
-        }                                                            \
+#define CODE_MODE(mode_name, recipe, numbers, gradients, scale, words, ...)                                         \
+    {                                                                                                               \
+        .name = mode_name, .doc = words, .settings = { "precision.mode=fp8", "precision.fp8.recipe=" recipe, AMP }, \
+        HALF_FORMATS(HS_BF16), .scaling = {                                                                         \
+            .name = recipe,                                                                                         \
+            .forward = { numbers, numbers, scale },                                                                 \
+            .dgrad = { gradients, numbers, scale },                                                                 \
+            .wgrad = { gradients, numbers, scale },                                                                 \
+            __VA_ARGS__                                                                                             \
+        }                                                                                                           \
     }
 
 /* One dtype everywhere; `policy`: how products round it. */
-#define UNIFORM_MODE(mode_name, wide, policy)                                                                   \
+#define UNIFORM_MODE(mode_name, wide, policy, words)                                                            \
     {                                                                                                           \
-        .name = mode_name, .forward = policy, .dgrad = policy, .wgrad = policy, .weight = wide, .vector = wide, \
-        .activation = wide, .residual = wide, .statistic = wide, .logit = wide, .logit_gradient = wide,         \
-        .master = wide, .gradient = wide, .loss_scaling = false                                                 \
+        .name = mode_name, .doc = words, .settings = { "precision.mode=" mode_name }, .forward = policy,        \
+        .dgrad = policy, .wgrad = policy, .weight = wide, .vector = wide, .activation = wide, .residual = wide, \
+        .statistic = wide, .logit = wide, .logit_gradient = wide, .master = wide, .gradient = wide,             \
+        .loss_scaling = false                                                                                   \
     }
 
 static const HsPrecision modes[] = {
-    UNIFORM_MODE("fp32", HS_F32, HS_POLICY_AS_IS),
+    UNIFORM_MODE("fp32", HS_F32, HS_POLICY_AS_IS, "everything in 32 bits"),
     /* fp32's range with 10 bits of mantissa, in products only: sums, norms and the rest are fp32's. */
-    UNIFORM_MODE("tf32", HS_F32, HS_POLICY_TF32),
-    HALF_MODE("bf16", HS_BF16, false),
-    HALF_MODE("fp16", HS_F16, true),
+    UNIFORM_MODE("tf32", HS_F32, HS_POLICY_TF32, "fp32 with products on a GPU's tensor cores"),
+    HALF_MODE("bf16", HS_BF16, false, "products and activations in bf16"),
+    HALF_MODE("fp16", HS_F16, true, "products and activations in fp16, with loss scaling"),
     /* precision.mode fp8, by recipe: Micikevicius et al. 2022 (the first two), DeepSeek-AI 2024, section 3.3, OCP
      * Microscaling Formats 1.0, NVIDIA 2025, "Pretraining Large Language Models with NVFP4", section 4. */
-    CODE_MODE("fp8", "current", HS_E4M3, HS_E5M2, HS_SCALE_TENSOR, .delayed = false),
-    CODE_MODE("fp8-delayed", "delayed", HS_E4M3, HS_E5M2, HS_SCALE_TENSOR, .delayed = true),
-    CODE_MODE("fp8-block", "block", HS_E4M3, HS_E4M3, HS_SCALE_BLOCK, .square_weights = true),
-    CODE_MODE("mxfp8", "mxfp8", HS_E4M3, HS_E4M3, HS_SCALE_MX, .delayed = false),
-    CODE_MODE("nvfp4", "nvfp4", HS_E2M1, HS_E2M1, HS_SCALE_NV, .square_weights = true, .stochastic_gradients = true,
-              .rotates = true),
-    /* Gradient checks only: the ref backend computes it, no configuration can choose it. */
-    UNIFORM_MODE("fp64", HS_F64, HS_POLICY_AS_IS),
+    CODE_MODE("fp8", "current", HS_E4M3, HS_E5M2, HS_SCALE_TENSOR,
+              "bf16 with the blocks' products in FP8, each tensor scaled by itself", .delayed = false),
+    CODE_MODE("fp8-delayed", "delayed", HS_E4M3, HS_E5M2, HS_SCALE_TENSOR,
+              "... by the largest magnitudes of earlier steps", .delayed = true),
+    CODE_MODE("fp8-block", "block", HS_E4M3, HS_E4M3, HS_SCALE_BLOCK, "... in blocks of 128, of weights 128 x 128",
+              .square_weights = true),
+    CODE_MODE("mxfp8", "mxfp8", HS_E4M3, HS_E4M3, HS_SCALE_MX, "... in blocks of 32", .delayed = false),
+    CODE_MODE("nvfp4", "nvfp4", HS_E2M1, HS_E2M1, HS_SCALE_NV, "... in 4 bits, blocks of 16 and the tensor",
+              .square_weights = true, .stochastic_gradients = true, .rotates = true),
+    /* Gradient checks only: the ref backend computes it. */
+    UNIFORM_MODE("fp64", HS_F64, HS_POLICY_AS_IS, NULL),
 };
+enum { MODES = sizeof modes / sizeof *modes };
+
+const HsPrecision *hs_precision_choice(int i)
+{
+    return i < MODES && modes[i].doc ? &modes[i] : NULL;
+}
 
 const HsPrecision *hs_precision_find(const char *mode)
 {
-    for (size_t i = 0; i < sizeof modes / sizeof modes[0]; i++) {
+    for (int i = 0; i < MODES; i++) {
         if (strcmp(modes[i].name, mode) == 0)
             return &modes[i];
     }
@@ -67,7 +82,7 @@ const HsPrecision *hs_precision_find(const char *mode)
 
 static const HsPrecision *find_recipe(const char *recipe)
 {
-    for (size_t i = 0; i < sizeof modes / sizeof modes[0]; i++) {
+    for (int i = 0; i < MODES; i++) {
         if (modes[i].scaling.name && strcmp(modes[i].scaling.name, recipe) == 0)
             return &modes[i];
     }
@@ -82,7 +97,7 @@ static HsStatus resolve_codes(const HsConfig *config, HsPrecision *precision)
     if (row == NULL)
         return hs_fail(HS_ECONFIG, "precision.fp8.recipe: there is no recipe %s", recipe);
     *precision = *row;
-    if (strcmp(config->kernels.matmul, "cublaslt") == 0)
+    if (hs_is(config->kernels.matmul, "cublaslt"))
         return hs_fail(HS_ECONFIG, "kernels.matmul: cublaslt has no products for precision.mode fp8: set it to native");
     HsScalingRecipe *const scaling = &precision->scaling;
     const bool of_tensor = scaling->forward.granularity == HS_SCALE_TENSOR;
@@ -91,9 +106,9 @@ static HsStatus resolve_codes(const HsConfig *config, HsPrecision *precision)
                        recipe);
     scaling->power_of_two = config->precision_fp8.power_of_two;
     scaling->history = scaling->delayed ? config->precision_fp8.history : 0;
-    scaling->most_recent = strcmp(config->precision_fp8.amax, "most_recent") == 0;
+    scaling->most_recent = hs_is(config->precision_fp8.amax, "most_recent");
     scaling->margin = (float)config->precision_fp8.margin;
-    if (of_tensor && strcmp(config->precision_fp8.format, "e4m3") == 0)
+    if (of_tensor && hs_is(config->precision_fp8.format, "e4m3"))
         scaling->dgrad.a = scaling->wgrad.a = HS_E4M3;
     return HS_OK;
 }
@@ -137,9 +152,9 @@ HsStatus hs_precision_resolve(const HsConfig *config, HsProducts products, HsPre
     if (hs_precision_codes(row))
         HS_TRY(resolve_codes(config, precision));
 
-    if (strcmp(config->precision.gradients, "compute") == 0)
+    if (hs_is(config->precision.gradients, "compute"))
         precision->gradient = row->weight;
-    if (strcmp(config->precision.logits, "compute") == 0)
+    if (hs_is(config->precision.logits, "compute"))
         precision->logit = row->logit_gradient;
     if (automatic && !mixed && config->training.use_amp && !config->precision.master_weights)
         return hs_fail(HS_ECONFIG,

@@ -29,8 +29,12 @@ typedef struct HsScalingRecipe {
     float margin;
 } HsScalingRecipe;
 
+enum { HS_PRECISION_SETTINGS = 3 };
+
 typedef struct HsPrecision {
     const char *name;
+    const char *doc;                             /* a line of words; NULL: no configuration can choose it */
+    const char *settings[HS_PRECISION_SETTINGS]; /* key=value: what chooses it, the most telling first; then NULL */
     HsProductPolicy forward, dgrad, wgrad;
     HsScalingRecipe scaling;
     HsDtype weight;     /* matrices and embeddings as forward reads them, and the other operands of products */
@@ -53,6 +57,8 @@ static inline bool hs_precision_codes(const HsPrecision *precision)
 
 /* The const row of a mode; NULL when there is none. */
 const HsPrecision *hs_precision_find(const char *mode);
+/* The modes that a configuration can choose, from 0; NULL behind the last. */
+const HsPrecision *hs_precision_choice(int i);
 
 /* The row that the configuration asks for (auto, use_amp, gradients, master_weights resolved), and why in a sentence.
  * errors: HS_ECONFIG for combinations that cannot be, and for tf32 where there is none. */

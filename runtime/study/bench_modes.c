@@ -18,24 +18,11 @@
 #define ACCUMULATE_KEY "memory.micro_batch"
 enum { LIST_BYTES = 512 };
 
-/* 16-bit modes contradict use_amp: false, and policies contradict use_gradient_checkpointing: both are set with them,
- * so that a mode means the same whatever the file says. */
-#define AMP     "use_amp=true"
+/* Policies contradict use_gradient_checkpointing, which is set with them, so that a mode means the same whatever the file
+ * says. */
 #define NO_FLAG "use_gradient_checkpointing=false"
 
-/* The first sets the key that all of these modes share. */
-#define CODES(recipe) "precision.mode=fp8", "precision.fp8.recipe=" recipe
-
-const HsBenchWord hs_bench_words[] = {
-    { "fp32", { "precision.mode=fp32" }, "everything in 32 bits" },
-    { "tf32", { "precision.mode=tf32" }, "fp32 with products on a GPU's tensor cores" },
-    { "bf16", { "precision.mode=bf16", AMP }, "products and activations in bf16" },
-    { "fp16", { "precision.mode=fp16", AMP }, "products and activations in fp16, with loss scaling" },
-    { "fp8", { CODES("current"), AMP }, "bf16 with the blocks' products in FP8, each tensor scaled by itself" },
-    { "fp8-delayed", { CODES("delayed"), AMP }, "... by the largest magnitudes of earlier steps" },
-    { "fp8-block", { CODES("block"), AMP }, "... in blocks of 128, of weights 128 x 128" },
-    { "mxfp8", { CODES("mxfp8"), AMP }, "... in blocks of 32" },
-    { "nvfp4", { CODES("nvfp4"), AMP }, "... in 4 bits, blocks of 16 and the tensor" },
+static const HsBenchWord own_words[] = {
     { "masters", { "precision.master_weights=true" }, "fp32 masters of 16-bit weights" },
     { "no-masters", { "precision.master_weights=false" }, "none: stochastic rounding into the weights (bf16)" },
     { "wide-gradients", { "precision.gradients=fp32" }, "weight gradients in fp32" },
@@ -49,16 +36,29 @@ const HsBenchWord hs_bench_words[] = {
     { "graph", { "kernels.cuda_graph=true" }, "steps recorded once and replayed (GPUs)" },
     { "eager", { "kernels.cuda_graph=false" }, "every kernel of a step launched by itself" },
 };
-const int hs_bench_word_count = sizeof hs_bench_words / sizeof *hs_bench_words;
+enum { OWN_WORDS = sizeof own_words / sizeof *own_words };
+
+HsBenchWord hs_bench_word(int i)
+{
+    int modes = 0;
+    for (const HsPrecision *mode; (mode = hs_precision_choice(modes)); modes++)
+        if (modes == i) {
+            HsBenchWord word = { .word = mode->name, .doc = mode->doc };
+            memcpy(word.overrides, mode->settings, sizeof word.overrides);
+            return word;
+        }
+    return i - modes < OWN_WORDS ? own_words[i - modes] : (HsBenchWord){ 0 };
+}
 
 /* --- parts --- */
 
-static const HsBenchWord *find_word(const char *text)
+/* Its `word` is NULL where there is none. */
+static HsBenchWord find_word(const char *text)
 {
-    for (int i = 0; i < hs_bench_word_count; i++)
-        if (strcmp(hs_bench_words[i].word, text) == 0)
-            return &hs_bench_words[i];
-    return NULL;
+    HsBenchWord word;
+    for (int i = 0; (word = hs_bench_word(i)).word && strcmp(word.word, text) != 0; i++)
+        continue;
+    return word;
 }
 
 /* accumulateN as N; 0 for any other word, and for numbers that no batch has so many sequences for. */
@@ -76,8 +76,8 @@ static int64_t accumulate_of(const char *part)
 /* What a known part sets, without the value. */
 static const char *key_of(const char *part, char key[HS_BENCH_PART_BYTES])
 {
-    const HsBenchWord *word = find_word(part);
-    const char *text = word ? word->overrides[0] : accumulate_of(part) > 0 ? ACCUMULATE_KEY : part;
+    const HsBenchWord word = find_word(part);
+    const char *text = word.word ? word.overrides[0] : accumulate_of(part) > 0 ? ACCUMULATE_KEY : part;
     snprintf(key, HS_BENCH_PART_BYTES, "%.*s", (int)strcspn(text, "="), text);
     return key;
 }
@@ -92,9 +92,9 @@ static bool same_key(const char *a, const char *b)
 static void list_words(const char *separator, char list[LIST_BYTES])
 {
     size_t used = 0;
-    for (int i = 0; i < hs_bench_word_count && used < LIST_BYTES; i++)
-        used +=
-            (size_t)snprintf(list + used, LIST_BYTES - used, "%s%s", i > 0 ? separator : "", hs_bench_words[i].word);
+    HsBenchWord word;
+    for (int i = 0; (word = hs_bench_word(i)).word && used < LIST_BYTES; i++)
+        used += (size_t)snprintf(list + used, LIST_BYTES - used, "%s%s", i > 0 ? separator : "", word.word);
 }
 
 static HsStatus unknown_word(const HsBenchMode *mode, const char *word)
@@ -138,7 +138,7 @@ static HsStatus add_part(HsBenchMode *mode, const char *part, int inherited)
 static HsStatus add_words(HsBenchMode *mode, char *words, int inherited)
 {
     for (char *word = strsep(&words, "+"); word; word = strsep(&words, "+")) {
-        if (!find_word(word) && accumulate_of(word) == 0)
+        if (!find_word(word).word && accumulate_of(word) == 0)
             return unknown_word(mode, word);
         HS_TRY(add_part(mode, word, inherited));
     }
@@ -240,10 +240,10 @@ int hs_bench_mode_overrides(const HsBenchMode *mode, const char *overrides[HS_BE
 {
     int count = 0;
     for (int i = 0; i < mode->part_count; i++) {
-        const HsBenchWord *word = find_word(mode->parts[i]);
-        for (int k = 0; word && k < HS_BENCH_WORD_OVERRIDES && word->overrides[k]; k++)
-            overrides[count++] = word->overrides[k];
-        if (!word && strchr(mode->parts[i], '='))
+        const HsBenchWord word = find_word(mode->parts[i]);
+        for (int k = 0; k < HS_BENCH_WORD_OVERRIDES && word.overrides[k]; k++)
+            overrides[count++] = word.overrides[k];
+        if (!word.word && strchr(mode->parts[i], '='))
             overrides[count++] = mode->parts[i];
     }
     return count;
@@ -259,8 +259,9 @@ char *hs_bench_modes_help(void)
     fprintf(stream, "A mode is words joined by +, then optional :section.key=value.  One that begins\n"
                     "with + extends the mode before it: fp32,+bf16,+recompute,+accumulate4 is a\n"
                     "ladder.  The words:\n\n");
-    for (int i = 0; i < hs_bench_word_count; i++)
-        fprintf(stream, "  %-20s %s\n", hs_bench_words[i].word, hs_bench_words[i].doc);
+    HsBenchWord word;
+    for (int i = 0; (word = hs_bench_word(i)).word; i++)
+        fprintf(stream, "  %-20s %s\n", word.word, word.doc);
     fprintf(stream, "  %-20s %s\n", ACCUMULATE "N", "the same batch in N times as many micro-batches");
     (void)hs_close_text(stream, &text);
     return text;

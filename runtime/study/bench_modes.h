@@ -4,7 +4,7 @@
  *
  *     LIST  = MODE,MODE,...
  *     MODE  = [+]WORD+WORD+...[:section.key=value]...     a leading + extends the mode before it
- *     WORD  = one of hs_bench_words, or accumulateN       N micro-batches where the configuration has one
+ *     WORD  = one of hs_bench_word, or accumulateN        N micro-batches where the configuration has one
  *
  * So  fp32,+bf16,+recompute,+accumulate4  is a ladder of four modes, each with everything that the one before has but
  * what its own words replace: the last one's whole setting is bf16+recompute+accumulate4.  Within one mode two words
@@ -17,13 +17,14 @@
 #include <stdio.h>
 
 #include "kernels/base/status.h"
+#include "runtime/model/precision.h"
 
 enum {
     HS_BENCH_MODES = 32,
     HS_BENCH_PARTS = 16, /* of a mode: words and key=value */
     HS_BENCH_PART_BYTES = 96,
     HS_BENCH_NAME_BYTES = 256,
-    HS_BENCH_WORD_OVERRIDES = 3,
+    HS_BENCH_WORD_OVERRIDES = HS_PRECISION_SETTINGS,
     HS_BENCH_OVERRIDES = HS_BENCH_PARTS * HS_BENCH_WORD_OVERRIDES
 };
 
@@ -33,8 +34,8 @@ typedef struct HsBenchWord {
     const char *overrides[HS_BENCH_WORD_OVERRIDES]; /* NULL: no second one */
     const char *doc;
 } HsBenchWord;
-extern const HsBenchWord hs_bench_words[];
-extern const int hs_bench_word_count;
+/* Word i: the precision modes first, then this file's own; its `word` is NULL behind the last. */
+HsBenchWord hs_bench_word(int i);
 
 typedef struct HsBenchMode {
     char label[HS_BENCH_NAME_BYTES];  /* as written */

@@ -132,7 +132,7 @@ static int list_settings(const HsConfig *config, char settings[SETTINGS_MOST][SE
 
 static void write_points(const HsConfig *config, FILE *stream)
 {
-    if (strcmp(config->adapter.kind, "none") == 0) {
+    if (hs_is(config->adapter.kind, "none")) {
         for (int i = 0; i < WHOLE_POINTS; i++)
             fprintf(stream, "%s%s", i > 0 ? "," : "", whole_points[i]);
         return;

@@ -27,7 +27,7 @@ static HsStatus guess_vocabulary(HsTraining *training)
         training->vocabulary = config->model.vocabulary;
         return HS_OK;
     }
-    if (strcmp(config->tokenizer.kind, "char") == 0)
+    if (hs_is(config->tokenizer.kind, "char"))
         return hs_fail(HS_ECONFIG, "the vocabulary is not known: set model.vocabulary");
     HS_TRY(hs_tokenizer_create(config->tokenizer.kind, config->tokenizer.path[0] ? config->tokenizer.path : NULL, NULL,
                                0, &tokenizer));

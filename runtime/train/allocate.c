@@ -36,7 +36,7 @@ static HsStatus optimizer_config(const HsConfig *config, const HsPrecision *prec
         .nesterov = config->optimizer.nesterov,
         .weight_decay = config->training.weight_decay,
         .clip_norm = config->optimizer.clip_norm,
-        .moments = strcmp(config->optimizer.moments, "bf16") == 0 ? HS_BF16 : HS_F32,
+        .moments = hs_is(config->optimizer.moments, "bf16") ? HS_BF16 : HS_F32,
         .muon = { .momentum = config->muon.momentum,
                   .nesterov = config->muon.nesterov,
                   .steps = config->muon.steps,

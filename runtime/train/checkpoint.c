@@ -231,7 +231,7 @@ HsStatus hs_run_find_checkpoint(const HsConfig *config, char **folder)
 {
     const char *out_dir = config->training.out_dir;
     *folder = NULL;
-    if (strcmp(config->training.resume, "never") == 0) {
+    if (hs_is(config->training.resume, "never")) {
         bool exists;
         HS_TRY(hs_checkpoint_exists(out_dir, &exists));
         if (!exists)
@@ -239,10 +239,10 @@ HsStatus hs_run_find_checkpoint(const HsConfig *config, char **folder)
         return hs_fail(HS_ECONFIG, "%s holds a run already and resume is never: choose another out_dir, or remove it",
                        out_dir);
     }
-    if (strcmp(config->training.resume, "held") == 0)
+    if (hs_is(config->training.resume, "held"))
         HS_TRY(go_back(out_dir));
     HS_TRY(hs_checkpoint_latest(out_dir, folder));
-    if (!*folder && strcmp(config->training.resume, "require") == 0)
+    if (!*folder && hs_is(config->training.resume, "require"))
         return hs_fail(HS_ECONFIG, "%s holds no checkpoint and resume is require", out_dir);
     return HS_OK;
 }
@@ -251,7 +251,7 @@ HsStatus hs_run_find_checkpoint(const HsConfig *config, char **folder)
 static HsStatus refuse_differences(const HsConfig *config, const HsConfig *saved, const char *folder)
 {
     char differing[1024], untrue[1024];
-    const bool may_change = strcmp(config->training.resume, "changed") == 0;
+    const bool may_change = hs_is(config->training.resume, "changed");
     const int future =
         hs_config_differences(config, saved, HS_RESUME_FIXED | HS_RESUME_FUTURE, NULL, differing, sizeof differing);
     const int past = hs_config_differences(config, saved, HS_RESUME_FIXED, NULL, untrue, sizeof untrue);
@@ -322,7 +322,7 @@ HsStatus hs_run_compare_config(HsRun *run, const char *folder)
     run->new_mode = strcmp(config->precision.mode, saved.precision.mode) != 0 ||
                     strcmp(config->precision_fp8.recipe, saved.precision_fp8.recipe) != 0 ||
                     config->precision_fp8.history != saved.precision_fp8.history;
-    run->new_length = longer[0] && strcmp(config->schedule.kind, "constant") != 0 && config->schedule.decay_steps == 0;
+    run->new_length = longer[0] && !hs_is(config->schedule.kind, "constant") && config->schedule.decay_steps == 0;
     hs_config_deinit(&saved);
     return status;
 }

@@ -17,11 +17,6 @@
 #include "runtime/train/fisher.h"
 #include "runtime/train/run.h"
 
-static bool is(const char *value, const char *word)
-{
-    return strcmp(value, word) == 0;
-}
-
 HsStatus hs_training_mark_excluded(const HsTraining *training, HsSpan *spans, int count)
 {
     const HsModel *model = &training->model;
@@ -86,7 +81,7 @@ static void describe(const HsTraining *training)
         hs_info("replay buffer: %lld sequences, %.1f MiB on the host", (long long)training->reservoir.capacity,
                 (double)hs_training_reservoir_bytes(training) / (1024.0 * 1024.0));
     hs_continual_describe(config);
-    if (is(training->config->continual.schedule, "auto") && is(hs_training_schedule(training), "infinite"))
+    if (hs_is(training->config->continual.schedule, "auto") && hs_is(hs_training_schedule(training), "infinite"))
         hs_info(
             "continual.schedule auto: infinite: the learning rate is held from task to task and let down at the end of "
             "the last one, where schedule.kind would let it down in each (continual.schedule: fresh)");
@@ -127,7 +122,7 @@ static HsStatus create_matrix(HsRun *run)
     /* A joint run has no row but its last. */
     bool fits = joint.finished && joint.matrix.tasks == matrix->tasks && isnan(*hs_matrix_at(&joint.matrix, 0, 0));
     for (int i = 0; fits && i < matrix->tasks; i++) {
-        fits = is(joint.matrix.names[i], matrix->names[i]);
+        fits = hs_is(joint.matrix.names[i], matrix->names[i]);
         matrix->joint[i] = *hs_matrix_at(&joint.matrix, matrix->tasks - 1, i);
     }
     if (!fits)

@@ -117,7 +117,7 @@ HsStatus hs_training_keep_virtual_ranks(HsTraining *training, const char *folder
     const int64_t kept = saved.distributed.virtual_ranks;
     hs_config_deinit(&saved);
     config->distributed.virtual_ranks = kept;
-    if (kept > 0 || training->engine.comm->size == 1 || strcmp(config->training.resume, "changed") == 0)
+    if (kept > 0 || training->engine.comm->size == 1 || hs_is(config->training.resume, "changed"))
         return HS_OK;
     return hs_fail(
         HS_ECONFIG,

@@ -19,17 +19,12 @@
 #include "runtime/io/utf8.h"
 #include "runtime/train/run.h"
 
-static bool is(const char *value, const char *word)
-{
-    return strcmp(value, word) == 0;
-}
-
 /* --- the list against the checkpoint's --- */
 
 static bool has_task(const HsConfig *config, const char *name)
 {
     for (int i = 0; i < config->task_count; i++)
-        if (is(config->tasks[i].name, name))
+        if (hs_is(config->tasks[i].name, name))
             return true;
     return false;
 }
@@ -106,7 +101,7 @@ static HsStatus check_lengths(const HsConfig *config, const HsConfig *saved, con
 /* One schedule over all tasks, whose rates follow the number of steps. */
 static bool rates_follow_total(const HsConfig *config)
 {
-    return is(config->continual.schedule, "single") && !is(config->schedule.kind, "constant") &&
+    return hs_is(config->continual.schedule, "single") && !hs_is(config->schedule.kind, "constant") &&
            config->schedule.decay_steps == 0;
 }
 
@@ -115,7 +110,7 @@ HsStatus hs_run_compare_tasks(HsRun *run, const HsConfig *saved, const char *fol
     HsTraining *training = &run->training;
     const HsConfig *config = training->config;
     for (int i = 0; i < saved->task_count; i++)
-        if (i >= config->task_count || !is(config->tasks[i].name, saved->tasks[i].name))
+        if (i >= config->task_count || !hs_is(config->tasks[i].name, saved->tasks[i].name))
             return refuse_list(config, saved, i, folder);
     HS_TRY(check_retained(config, saved, folder));
     HS_TRY(check_known(config, saved, folder));
@@ -135,7 +130,7 @@ HsStatus hs_run_compare_tasks(HsRun *run, const HsConfig *saved, const char *fol
             "it, or train all tasks in a fresh out_dir",
             first, folder);
     HS_TRY(check_lengths(config, saved, folder));
-    if (rates_follow_total(saved) && !is(config->training.resume, "changed"))
+    if (rates_follow_total(saved) && !hs_is(config->training.resume, "changed"))
         return hs_fail(HS_ECONFIG,
                        "continual.schedule: single with schedule.kind %s gave the steps of %s learning rates that "
                        "followed the length of all tasks, and task `%.60s` would change it.  To go on all the same, "

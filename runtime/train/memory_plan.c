@@ -48,7 +48,7 @@ HsFit hs_fit_of(const HsConfig *config)
         .micro_batch = hs_config_micro_batch(config),
         .recompute = config->memory.recompute,
         .recompute_every = config->memory.recompute_every,
-        .narrow_gradients = strcmp(config->precision.gradients, "compute") == 0,
+        .narrow_gradients = hs_is(config->precision.gradients, "compute"),
         .offload = config->memory.offload,
     };
 }

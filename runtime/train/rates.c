@@ -8,16 +8,11 @@
 #include "kernels/base/log.h"
 #include "runtime/train/run.h"
 
-static bool is(const char *value, const char *word)
-{
-    return strcmp(value, word) == 0;
-}
-
 const char *hs_training_schedule(const HsTraining *training)
 {
     const HsConfig *config = training->config;
-    const bool decays = !is(config->schedule.kind, "constant") && config->schedule.decay_steps == 0;
-    if (!is(config->continual.schedule, "auto"))
+    const bool decays = !hs_is(config->schedule.kind, "constant") && config->schedule.decay_steps == 0;
+    if (!hs_is(config->continual.schedule, "auto"))
         return config->continual.schedule;
     /* An adapter that is drawn anew for each task has nothing that a rate or moments could be held for. */
     const bool holds =
@@ -29,7 +24,7 @@ const char *hs_training_schedule(const HsTraining *training)
 bool hs_training_keeps_moments(const HsTraining *training)
 {
     const char *const word = training->config->continual.optimizer_state;
-    return is(word, "auto") ? is(hs_training_schedule(training), "infinite") : is(word, "keep");
+    return hs_is(word, "auto") ? hs_is(hs_training_schedule(training), "infinite") : hs_is(word, "keep");
 }
 
 /* The part of the last task in which an infinite schedule's rate is let down.  Four domains of real text lose 0.002 nats
@@ -52,7 +47,7 @@ int64_t hs_training_steps_to_let_down(const HsTraining *training)
     const HsLengths *lengths = &training->lengths;
     const HsTrainingState *state = &training->state;
     const bool last = state->task + 1 == lengths->phase_count;
-    if (!last || lengths->phase_count < 2 || !is(hs_training_schedule(training), "infinite"))
+    if (!last || lengths->phase_count < 2 || !hs_is(hs_training_schedule(training), "infinite"))
         return INT64_MAX;
     const int64_t at = held_until(lengths->phase_steps[state->task]);
     return at >= state->task_steps && at > 0 ? at - state->task_steps : INT64_MAX;
@@ -93,8 +88,8 @@ HsStatus hs_training_set_schedule(HsTraining *training)
     if (hs_training_is_known(training, task))
         return hs_schedule_init(&training->optimizer.schedule, "constant", 0, 0, 0, lengths->phase_steps[task], 0);
     const char *const over_tasks = hs_training_schedule(training);
-    bool single = is(over_tasks, "single");
-    bool rewarm = is(over_tasks, "rewarm") && task > training->continual_config.known;
+    bool single = hs_is(over_tasks, "single");
+    bool rewarm = hs_is(over_tasks, "rewarm") && task > training->continual_config.known;
     double own = lengths->one_phase ? 0 : config->tasks[task].learning_rate;
     double peak = own > 0 ? own : config->training.learning_rate;
     int64_t length = single ? lengths->total_steps - steps_before_training(training) : lengths->phase_steps[task];
@@ -103,7 +98,7 @@ HsStatus hs_training_set_schedule(HsTraining *training)
         warmup = (int64_t)ceil(config->continual.rewarm_fraction * (double)length);
     int64_t decay = config->schedule.decay_steps > 0 ? config->schedule.decay_steps : length;
     HsSchedule *schedule = &training->optimizer.schedule;
-    if (is(over_tasks, "infinite"))
+    if (hs_is(over_tasks, "infinite"))
         HS_TRY(set_infinite(training, peak));
     else
         HS_TRY(hs_schedule_init(schedule, config->schedule.kind, peak, config->schedule.min_learning_rate, warmup,

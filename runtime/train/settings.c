@@ -13,17 +13,12 @@
 #include "optim/schedule.h"
 #include "runtime/train/run.h"
 
-static bool is(const char *value, const char *word)
-{
-    return strcmp(value, word) == 0;
-}
-
 /* The schedule over `length` steps; true: there is something to warn of.  what: "the run", "task x" */
 static bool warn_phase(const HsConfig *config, const char *what, int64_t length, double peak)
 {
     const int64_t warmup = config->schedule.warmup_steps, decay = config->schedule.decay_steps;
     const double low = config->schedule.min_learning_rate;
-    const bool decays = decay > 0 && !is(config->schedule.kind, "constant");
+    const bool decays = decay > 0 && !hs_is(config->schedule.kind, "constant");
     HsSchedule schedule;
     if (hs_schedule_init(&schedule, config->schedule.kind, peak, low, warmup, decay > 0 ? decay : length,
                          config->schedule.wsd_decay_fraction) != HS_OK)
@@ -50,9 +45,10 @@ static void warn_schedule(const HsTraining *training)
 {
     const HsLengths *lengths = &training->lengths;
     const HsConfig *config = training->config;
-    const bool whole = is(config->continual.schedule, "single") || lengths->phase_count == 1;
+    const bool whole = hs_is(config->continual.schedule, "single") || lengths->phase_count == 1;
     /* Later tasks have a warm-up of another length, or none. */
-    const bool rewarm = is(hs_training_schedule(training), "rewarm") || is(hs_training_schedule(training), "infinite");
+    const bool rewarm =
+        hs_is(hs_training_schedule(training), "rewarm") || hs_is(hs_training_schedule(training), "infinite");
     bool warned = whole && warn_phase(config, "the run", lengths->total_steps, config->training.learning_rate);
     for (int i = 0; !whole && !warned && i < (rewarm ? 1 : lengths->phase_count); i++) {
         const double own = config->tasks[i].learning_rate;
@@ -67,8 +63,8 @@ static void warn_unread(const HsTraining *training)
 {
     const HsConfig *config = training->config;
     const char *const over_tasks = hs_training_schedule(training);
-    const bool infinite = is(over_tasks, "infinite");
-    const bool constant = is(config->schedule.kind, "constant"), wsd = is(config->schedule.kind, "wsd");
+    const bool infinite = hs_is(over_tasks, "infinite");
+    const bool constant = hs_is(config->schedule.kind, "constant"), wsd = hs_is(config->schedule.kind, "wsd");
     const struct {
         const char *key, *needs;
         bool unread;
@@ -80,7 +76,7 @@ static void warn_unread(const HsTraining *training)
         { "schedule.decay_steps", "another continual.schedule than infinite",
           infinite && config->schedule.decay_steps > 0 },
         { "continual.rewarm_fraction", "continual.schedule rewarm or infinite",
-          !is(over_tasks, "rewarm") && !infinite && config->continual.rewarm_fraction != 0.01 },
+          !hs_is(over_tasks, "rewarm") && !infinite && config->continual.rewarm_fraction != 0.01 },
         { "early_stop.min_delta", "early_stop.patience above 0",
           config->early_stop.patience == 0 && config->early_stop.min_delta > 0 },
     };

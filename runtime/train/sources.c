@@ -96,7 +96,7 @@ HsStatus hs_run_check_token_files(const HsRun *run)
 {
     const HsConfig *config = run->training.config;
     HsStatus status = HS_OK;
-    if (strcmp(config->tokenizer.kind, "char") != 0)
+    if (!hs_is(config->tokenizer.kind, "char"))
         return HS_OK;
     for (int i = config->task_count - run->appended; status == HS_OK && i < config->task_count; i++) {
         HsSourceList list = { 0 };

@@ -16,11 +16,6 @@
 #include "runtime/train/evaluate.h"
 #include "runtime/train/run.h"
 
-static bool is(const char *value, const char *word)
-{
-    return strcmp(value, word) == 0;
-}
-
 HsStatus hs_training_begin_task(HsTraining *training)
 {
     HsLengths *lengths = &training->lengths;
@@ -37,7 +32,7 @@ HsStatus hs_training_begin_task(HsTraining *training)
         if (task > 0) {
             state->best_validation = NAN;
             const bool first = task == training->continual_config.known; /* that changes the model */
-            if (first || !is(hs_training_schedule(training), "single"))
+            if (first || !hs_is(hs_training_schedule(training), "single"))
                 training->optimizer.counters.schedule_steps = 0;
             if (first || !hs_training_keeps_moments(training))
                 HS_TRY(hs_optimizer_reset_state(&training->optimizer, context, training->spans, training->span_count));
@@ -164,14 +159,14 @@ static HsStatus evaluate_row(HsRun *run)
     int row = (int)training->state.matrix_rows - 1;
     if (training->lengths.joint && row >= 0)
         row = matrix->tasks - 1;
-    const bool own = is(training->config->evaluation.matrix, "own") && row >= 0 && row + 1 < matrix->tasks;
+    const bool own = hs_is(training->config->evaluation.matrix, "own") && row >= 0 && row + 1 < matrix->tasks;
     for (int task = own ? row : 0; task < (own ? row + 1 : matrix->tasks); task++)
         HS_TRY(evaluate_cell(run, row, task));
     if (row >= 0)
         HS_TRY(hs_run_look_at_end(run, row));
     training->state.matrix_rows++;
     training->state.evaluated_at = training->state.surveyed_at = training->state.counters.applied_steps;
-    bool print = row >= 0 && !is(training->config->logging.progress, "none"), best = false;
+    bool print = row >= 0 && !hs_is(training->config->logging.progress, "none"), best = false;
     if (row >= 0)
         hs_training_judge(training, trained_loss(run, row), &best);
     HS_TRY(hs_metrics_matrix(run->metrics, training->state.counters.applied_steps, row, matrix, print));
@@ -240,7 +235,7 @@ HsStatus hs_run_finish_task(HsRun *run)
     hs_training_note_openings(training, (int)state->task);
     state->task++;
     state->rate_let_down =
-        !is(hs_training_schedule(training), "infinite") || state->task == training->lengths.phase_count;
+        !hs_is(hs_training_schedule(training), "infinite") || state->task == training->lengths.phase_count;
     state->task_begun = 0;
     training->consolidating = false;
     HS_TRY(hs_run_save(run));

@@ -331,18 +331,13 @@ static double unit_roundoff(HsDtype dtype)
     return hs_dtype_info(dtype)->epsilon / 2;
 }
 
-static bool is(const char *value, const char *word)
-{
-    return strcmp(value, word) == 0;
-}
-
 /* rho of the header. */
 static double relative_bound(const Case *test, const HsConfig *config)
 {
     const int64_t width = config->model.width, layers = config->model.layers;
     const int64_t head = config->model.head_dim ? config->model.head_dim : width / config->model.heads;
     const int64_t mixed = config->model.heads * head, rows = config->training.batch_size * config->training.max_length;
-    const bool exact_sums = is(test->device, "ref"), half = is(test->mode, "bf16");
+    const bool exact_sums = hs_is(test->device, "ref"), half = hs_is(test->mode, "bf16");
     const int64_t stored = 8 * layers + 2;
     /* Of a block: two norms, four products, both norms of heads, scores, softmax; of the head: norm, product, softmax;
      * the sum over rows that makes a weight's gradient. */
@@ -356,7 +351,7 @@ static double relative_bound(const Case *test, const HsConfig *config)
 /* PyTorch's own; of bf16's fixture, whose sums are exact, there is none. */
 static double distance_of(const Case *test, const Fixture *fixture, const char *name)
 {
-    if (!is(test->mode, "fp32"))
+    if (!hs_is(test->mode, "fp32"))
         return 0;
     const double distance = hs_json_number(hs_json_get(hs_json_get(fixture->mode, "distances"), name));
     cr_assert(isfinite(distance), "%s", name);
@@ -495,7 +490,7 @@ static void check(Case test)
     check_batch(&fixture, &config, &counted);
     const double rho = relative_bound(&test, &config), loss = result(&fixture, "loss"),
                  norm = result(&fixture, "grad_norm");
-    const double loss_distance = is(test.mode, "fp32") ? result(&fixture, "loss_distance") : 0;
+    const double loss_distance = hs_is(test.mode, "fp32") ? result(&fixture, "loss_distance") : 0;
     run_step(&test, &fixture, &scratch, false, &gradients);
     check_gradients(&test, &fixture, &gradients, rho);
     run_step(&test, &fixture, &scratch, true, &step);
