@@ -335,7 +335,7 @@ Test(checkpoint, damaged_ones_neither_count_nor_go)
     expect_saved(&scratch, 10, 5);
     expect_saved(&scratch, 20, 5);
     expect_saved(&scratch, 30, 5);
-    cr_assert_eq(remove(scratch_path(&scratch, "checkpoints/step-00000020/training.json")), 0);
+    cr_assert_eq(remove(scratch_path(&scratch, "checkpoints/step-00000020/trainer.json")), 0);
     expect_saved(&scratch, 40, 2);
     list_checkpoints(&scratch, names, sizeof names);
     cr_expect_str_eq(names, "latest step-00000020 step-00000030 step-00000040");

@@ -80,7 +80,7 @@ Test(inspect, prints_what_is_there)
     char head[512];
     snprintf(head, sizeof head,
              "checkpoint %s\nhash %016" PRIx64 "\n\n"
-             "training state\n"
+             "trainer state\n"
              "  applied_steps        10\n"
              "  best_validation      (none)\n"
              "\n",
