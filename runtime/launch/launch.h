@@ -18,7 +18,7 @@ typedef struct HsLaunch {
 
 /* Starts the processes, passes signals on to them and waits for their ends; none outlives this one, however it ends.
  * errors: HS_EINTERRUPTED after a signal (hs_launch_stop_signal says which); HS_ECONFIG and HS_EDEVICE, naming the first
- * process that failed and how; HS_EIO, HS_ENOMEM where they cannot be started */
+ * process that failed and how; HS_EUNSUPPORTED, HS_ENOMEM where they cannot be started */
 HsStatus hs_launch_processes(const HsConfig *config, const HsLaunch *launch);
 /* 0: none came */
 int hs_launch_stop_signal(void);

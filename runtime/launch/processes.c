@@ -10,13 +10,10 @@
  * Processes are in groups of their own: what a terminal sends comes to this one alone, and once to each of them.  Should
  * this one die, the system kills them (PR_SET_PDEATHSIG).
  */
-#include <errno.h>
-#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -25,6 +22,7 @@
 #include "kernels/base/log.h"
 #include "kernels/base/stop_signals.h"
 #include "runtime/launch/launch.h"
+#include "runtime/launch/spawn.h"
 
 /* After the first failure the others leave by themselves; there is nothing that they would save.  Who is stopped, or in
  * the middle of a long computation, is killed after so long. */
@@ -54,23 +52,19 @@ static void set_number(const char *name, int value)
     setenv(name, text, 1);
 }
 
-/* In the child, up to another start of this program. */
-static void become(const Processes *processes, int rank, pid_t parent, const sigset_t *signals, const char *program,
-                   char **arguments)
+typedef struct Rank {
+    const Processes *processes;
+    int rank;
+} Rank;
+
+/* In the child, before it is a trainer. */
+static void prepare(void *user)
 {
-    setpgid(0, 0);
+    const Rank *rank = user;
     signal(SIGTTOU, SIG_IGN); /* a progress bar is drawn although another group has the terminal */
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (getppid() != parent) /* it died before the line above */
-        _exit(1);
-    set_number("HALFSTEP_RANK", rank);
-    set_number("HALFSTEP_PROCESSES", processes->size);
-    set_number("HALFSTEP_SEGMENT", processes->descriptor);
-    fcntl(processes->descriptor, F_SETFD, 0);
-    sigprocmask(SIG_SETMASK, signals, NULL);
-    execv(program, arguments);
-    fprintf(stderr, "error: rank %d: %s cannot be started: %s\n", rank, program, strerror(errno));
-    _exit(1);
+    set_number("HALFSTEP_RANK", rank->rank);
+    set_number("HALFSTEP_PROCESSES", rank->processes->size);
+    set_number("HALFSTEP_SEGMENT", rank->processes->descriptor);
 }
 
 static void signal_all(const Processes *processes, int number)
@@ -78,14 +72,6 @@ static void signal_all(const Processes *processes, int number)
     for (int r = 0; r < processes->size; r++)
         if (processes->ids[r] > 0)
             kill(processes->ids[r], number);
-}
-
-static void describe_end(int status, char *text, size_t bytes)
-{
-    if (WIFSIGNALED(status))
-        snprintf(text, bytes, "was ended by signal %d (%s)", WTERMSIG(status), strsignal(WTERMSIG(status)));
-    else
-        snprintf(text, bytes, "ended with exit code %d", WEXITSTATUS(status));
 }
 
 /* By a signal after which all save and leave, whoever had it; 0: it ended otherwise. */
@@ -110,8 +96,7 @@ static void note_end(Processes *processes, int rank, int status)
     if (status == 0 || signal_of_it)
         return;
     char how[96];
-    describe_end(status, how, sizeof how);
-    hs_comm_shared_report(processes->descriptor, rank, how);
+    hs_comm_shared_report(processes->descriptor, rank, hs_spawn_end(status, how, sizeof how));
     if (processes->failed >= 0)
         return;
     processes->failed = rank;
@@ -156,19 +141,16 @@ static void wait_for_all(Processes *processes, const sigset_t *taken)
 
 static HsStatus start_all(Processes *processes, const sigset_t *signals, char **arguments)
 {
-    char program[4096];
-    const pid_t parent = getpid();
-    const ssize_t length = readlink("/proc/self/exe", program, sizeof program - 1);
-    if (length <= 0)
-        return hs_fail(HS_EIO, "/proc/self/exe does not say which program this is: %s", strerror(errno));
-    program[length] = '\0';
     for (int r = 0; r < processes->size; r++) {
-        const pid_t id = fork();
-        if (id == 0)
-            become(processes, r, parent, signals, program, arguments);
-        if (id < 0)
-            return hs_fail(HS_EIO, "process %d of %d cannot be started: %s", r, processes->size, strerror(errno));
-        processes->ids[r] = id;
+        Rank rank = { processes, r };
+        HS_TRY(hs_spawn(&(HsSpawn){ .arguments = arguments,
+                                    .orphan_signal = SIGKILL,
+                                    .output = -1,
+                                    .given = processes->descriptor,
+                                    .signals = signals,
+                                    .prepare = prepare,
+                                    .user = &rank },
+                        &processes->ids[r]));
         processes->alive++;
     }
     return HS_OK;
@@ -189,8 +171,8 @@ static HsStatus result_of(const Processes *processes)
     /* Ends may be seen in another order than failures were. */
     if (hs_comm_shared_reason(processes->descriptor, reason, sizeof reason) == HS_OK && reason[0])
         return hs_fail(code, "%d processes: %s", size, reason);
-    describe_end(processes->failed_status, how, sizeof how);
-    return hs_fail(code, "%d processes: rank %d %s", size, processes->failed, how);
+    return hs_fail(code, "%d processes: rank %d %s", size, processes->failed,
+                   hs_spawn_end(processes->failed_status, how, sizeof how));
 }
 
 /* All processes once, from their start to the end of the last. */

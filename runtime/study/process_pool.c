@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * fork and exec: this process may have threads by now (OpenMP's), which a fork alone would not bring along.  Between the
- * two only what POSIX allows there is called.
+ * Starts them, waits, passes stop signals on, and finds in their logs why they failed.
  */
 #include "runtime/study/process_pool.h"
 
@@ -11,7 +10,6 @@
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -19,9 +17,10 @@
 
 #include "kernels/base/clock.h"
 #include "kernels/base/stop_signals.h"
+#include "runtime/launch/spawn.h"
 #include "runtime/train/signals.h"
 
-enum { PATH_BYTES = 4096, NOT_STARTED = 127, POLL_NS = 5000000, TAIL_BYTES = 16384 };
+enum { POLL_NS = 5000000, TAIL_BYTES = 16384 };
 
 static const int stops[] = { HS_STOP_SIGNAL_NUMBERS };
 enum { STOPS = sizeof stops / sizeof *stops };
@@ -29,25 +28,15 @@ enum { STOPS = sizeof stops / sizeof *stops };
 typedef struct Pool {
     HsPoolJob *jobs;
     int count, next, running;
-    char program[PATH_BYTES];
     bool told; /* the children were asked to stop */
 } Pool;
 
-/* In the child, up to exec. */
-static void become(const Pool *pool, const HsPoolJob *job, int log, pid_t parent, const sigset_t *mask)
+/* In the child: until it has its own handlers there is nothing to save. */
+static void prepare(void *unused)
 {
-    setpgid(0, 0);
-    prctl(PR_SET_PDEATHSIG, SIGTERM);
-    if (getppid() != parent) /* it died before that could help */
-        _exit(NOT_STARTED);
-    for (int i = 0; i < STOPS; i++) /* until the child has its own handlers there is nothing to save */
+    (void)unused;
+    for (int i = 0; i < STOPS; i++)
         signal(stops[i], SIG_DFL);
-    sigprocmask(SIG_SETMASK, mask, NULL);
-    const int null = open("/dev/null", O_RDONLY);
-    if (null >= 0 && dup2(null, STDIN_FILENO) >= 0 && dup2(log, STDOUT_FILENO) >= 0 && dup2(log, STDERR_FILENO) >= 0)
-        execv(pool->program, job->arguments);
-    dprintf(log, "error: a run's process cannot become a trainer: %s\n", strerror(errno)); /* of one thread: it may */
-    _exit(NOT_STARTED);
 }
 
 static HsStatus start(Pool *pool, HsPoolJob *job)
@@ -63,17 +52,17 @@ static HsStatus start(Pool *pool, HsPoolJob *job)
     for (int i = 0; i < STOPS; i++)
         sigaddset(&blocked, stops[i]);
     sigprocmask(SIG_BLOCK, &blocked, &before);
-    const pid_t parent = getpid(), child = fork();
-    if (child == 0)
-        become(pool, job, log, parent, &before);
-    const int reason = errno;
+    const HsStatus status = hs_spawn(&(HsSpawn){ .arguments = job->arguments,
+                                                 .orphan_signal = SIGTERM,
+                                                 .output = log,
+                                                 .given = -1,
+                                                 .signals = &before,
+                                                 .prepare = prepare },
+                                     &job->process);
     sigprocmask(SIG_SETMASK, &before, NULL);
     close(log);
-    if (child < 0)
-        return hs_fail(HS_ENOMEM, "a run's process cannot be started: %s", strerror(reason));
-    job->process = child;
-    pool->running++;
-    return HS_OK;
+    pool->running += status == HS_OK;
+    return status;
 }
 
 /* Once: a second signal would end them at once. */
@@ -116,20 +105,11 @@ static HsStatus reap_all(Pool *pool, HsPoolDone done, void *user, bool *some)
     return status;
 }
 
-static HsStatus find_program(char path[PATH_BYTES])
-{
-    const ssize_t length = readlink("/proc/self/exe", path, PATH_BYTES - 1);
-    if (length <= 0)
-        return hs_fail(HS_EUNSUPPORTED, "/proc/self/exe, this program, cannot be read: %s", strerror(errno));
-    path[length] = '\0';
-    return HS_OK;
-}
-
 HsStatus hs_pool_run(HsPoolJob *jobs, int count, int at_once, HsPoolDone done, void *user)
 {
     Pool pool = { .jobs = jobs, .count = count };
     char first[HS_POOL_REASON_BYTES] = ""; /* the first failure's message; others follow */
-    HsStatus result = find_program(pool.program);
+    HsStatus result = HS_OK;
     while (pool.running > 0 || (pool.next < pool.count && result == HS_OK && !hs_run_stop_asked())) {
         HsStatus status = HS_OK;
         bool some = false;

@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * Runs of the trainer as child processes, several at a time: this same program, started anew with other arguments, so
- * that nothing of one run (threads, memory, a crash) is another's.
- *
- * A child is in a process group of its own: a terminal's Ctrl-C reaches this process alone, which passes each signal on
- * once.  A child whose parent dies, however it dies, gets SIGTERM: it saves and leaves.
+ * that nothing of one run (threads, memory, a crash) is another's (runtime/launch/spawn.h).  A child whose parent dies gets
+ * SIGTERM: it saves and leaves.
  */
 #ifndef HS_RUNTIME_STUDY_PROCESS_POOL_H
 #define HS_RUNTIME_STUDY_PROCESS_POOL_H
