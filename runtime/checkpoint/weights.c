@@ -25,13 +25,12 @@ static void add_parts(const HsParam *param, HsTensor tensor, const HsTensorShare
                       HsNaming naming, HsWeights *weights)
 {
     const bool quantized = param->stored.layout == HS_LAYOUT_NF4;
-    const bool stacked = naming == HS_NAMING_STACKED && !quantized; /* those files are older than such matrices */
     int64_t first = 0;
-    for (int part = 0; part < (stacked ? 1 : hs_param_stored_parts(param)); part++) {
-        const int64_t rows = stacked ? param->shape[0] : hs_param_stored_rows(param, part);
+    for (int part = 0; part < hs_param_stored_parts(param); part++) {
+        const int64_t rows = hs_param_stored_rows(param, part);
         HsNamedTensor *item = &weights->items[weights->count++];
         snprintf(item->name, sizeof item->name, "%s%s", naming == HS_NAMING_ADAPTED ? HS_PEFT_PREFIX : "",
-                 stacked ? param->name : hs_param_stored_name(param, part));
+                 hs_param_stored_name(param, part));
         item->tensor = hs_tensor_rows(tensor, first, rows);
         if (share && share->comm) {
             item->share = *share;
@@ -110,14 +109,6 @@ void hs_weights_deinit(HsWeights *weights)
     *weights = (HsWeights){ 0 };
 }
 
-HsNaming hs_weights_naming(const HsModel *model, const HsSafetensors *file)
-{
-    for (int i = 0; i < model->param_count; i++)
-        if (model->params[i].part_names[0][0] != '\0' && hs_safetensors_find(file, model->params[i].name))
-            return HS_NAMING_STACKED;
-    return HS_NAMING_OWN;
-}
-
 bool hs_weights_have_adapters(const HsSafetensors *file)
 {
     for (int i = 0; i < file->count; i++)
@@ -149,7 +140,7 @@ HsStatus hs_weights_restore(const char *file_name, const HsSafetensors *file, co
                        "%s has adapters and this configuration has none: give it the section adapter of that run, or "
                        "start from what `trainer export --merge` writes",
                        file_name);
-    HsStatus status = hs_weights_list(model, spans, span_count, context, hs_weights_naming(model, file), &weights);
+    HsStatus status = hs_weights_list(model, spans, span_count, context, HS_NAMING_OWN, &weights);
     if (status == HS_OK && wanted && !there)
         drop_adapters(&weights);
     if (status == HS_OK)

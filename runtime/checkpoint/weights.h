@@ -16,7 +16,6 @@
 
 typedef enum HsNaming {
     HS_NAMING_OWN,       /* our checkpoints': parts by name, matrices [out, in] */
-    HS_NAMING_STACKED,   /* those of the first releases: parameters as they lie in memory */
     HS_NAMING_PUBLISHED, /* Hugging Face's: parts by name, and GPT-2's matrices [in, out]; adapters have other files */
     HS_NAMING_ADAPTED,   /* PEFT's: what is trained beside a frozen model, the same behind its prefix */
 } HsNaming;
@@ -35,13 +34,10 @@ HsStatus hs_weights_list(const HsModel *model, const HsSpan *spans, int span_cou
 HsStatus hs_weights_spell_out(HsWeights *weights);
 void hs_weights_deinit(HsWeights *weights);
 
-/* How a checkpoint of ours names this model's tensors. */
-HsNaming hs_weights_naming(const HsModel *model, const HsSafetensors *file);
-
 bool hs_weights_have_adapters(const HsSafetensors *file);
 
-/* The parameters of a checkpoint's file `file_name`, under whichever of our two namings; packed copies are left as they
- * are, and adapters of a model whose file has none.  errors: as hs_checkpoint_restore's */
+/* The parameters of a checkpoint's file `file_name`, under our names; packed copies are left as they are, and adapters of
+ * a model whose file has none.  errors: as hs_checkpoint_restore's */
 HsStatus hs_weights_restore(const char *file_name, const HsSafetensors *file, const HsModel *model, const HsSpan *spans,
                             int span_count, HsContext *context);
 

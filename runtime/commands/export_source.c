@@ -69,7 +69,7 @@ HsStatus hs_export_source_init(HsExportSource *source, const char *folder)
     HS_TRY(hs_tokenizer_settle(source->tokenizer, &source->config));
     HS_TRY(hs_tokenizer_is_qwen(source->tokenizer, &source->qwen_tokenizer));
     HS_TRY(create_model(source));
-    source->naming = published ? HS_NAMING_PUBLISHED : hs_weights_naming(&source->model, &source->files.files[0]);
+    source->naming = published ? HS_NAMING_PUBLISHED : HS_NAMING_OWN;
     /* Rows beyond the tokenizer's came with a pretrained model, which has its shape, or are padding of ours. */
     const bool pretrained = source->config.training.init_from[0] != '\0';
     source->vocabulary = pretrained ? source->model.vocabulary : hs_tokenizer_vocabulary(source->tokenizer);
@@ -99,32 +99,27 @@ int64_t hs_export_source_mlp_width(const HsExportSource *source)
     return 0;
 }
 
-/* The file's tensor that holds rows [first, first + rows) of a parameter, as [out, in] or transposed, checked. */
-static HsStatus find_part(const HsExportSource *source, const HsParam *param, const char *name, int64_t first,
-                          int64_t rows, HsTensor *view, bool *transposed)
+/* The file's tensor `name`, `rows` rows of a parameter, as [out, in] or transposed, checked. */
+static HsStatus find_part(const HsExportSource *source, const HsParam *param, const char *name, int64_t rows,
+                          HsTensor *view, bool *transposed)
 {
     const char *path = source->files.folder;
-    const bool stacked = source->naming == HS_NAMING_STACKED;
-    const HsNamedTensor *found = hs_pretrained_find(&source->files, stacked ? param->name : name, &path);
+    const HsNamedTensor *found = hs_pretrained_find(&source->files, name, &path);
     if (!found && param->tied)
         found = hs_pretrained_find(&source->files, "lm_head.weight", &path);
     if (!found)
-        return hs_fail(HS_EFORMAT, "%s: tensor `%s` is missing", path, stacked ? param->name : name);
+        return hs_fail(HS_EFORMAT, "%s: tensor `%s` is missing", path, name);
     *transposed = source->naming == HS_NAMING_PUBLISHED && param->published_transposed;
     *view = found->tensor;
-    const int64_t held = stacked ? param->shape[0] : rows, columns = param->rank == 2 ? param->shape[1] : 1;
+    const int64_t columns = param->rank == 2 ? param->shape[1] : 1;
     const int64_t has_rows = view->shape[*transposed ? 1 : 0];
     const int64_t has_columns = param->rank == 2 ? view->shape[*transposed ? 0 : 1] : 1;
-    if (view->rank != param->rank || has_rows != held || has_columns != columns)
+    if (view->rank != param->rank || has_rows != rows || has_columns != columns)
         return hs_fail(HS_ESHAPE, "%s: tensor `%s` has another shape than the model's %lld x %lld", path, found->name,
-                       (long long)held, (long long)columns);
+                       (long long)rows, (long long)columns);
     if (!hs_dtype_info(view->dtype)->is_float)
         return hs_fail(HS_EFORMAT, "%s: tensor `%s` is %s, not a floating-point format", path, found->name,
                        hs_dtype_name(view->dtype));
-    if (stacked && !*transposed) {
-        view->data = (unsigned char *)view->data + (size_t)(first * columns) * hs_dtype_bytes(view->dtype);
-        view->shape[0] = rows;
-    }
     return HS_OK;
 }
 
@@ -166,8 +161,8 @@ static HsStatus find_change(const HsExportSource *source, const HsParam *param, 
             bool transposed;
             if (shape->first_row[block] != first || shape->rows[block] != rows)
                 continue;
-            HS_TRY(find_part(source, a, hs_param_stored_name(a, block), 0, shape->rank, &change->a, &transposed));
-            HS_TRY(find_part(source, b, hs_param_stored_name(b, block), 0, rows, &change->b, &transposed));
+            HS_TRY(find_part(source, a, hs_param_stored_name(a, block), shape->rank, &change->a, &transposed));
+            HS_TRY(find_part(source, b, hs_param_stored_name(b, block), rows, &change->b, &transposed));
             change->scale = (double)shape->scale;
         }
     }
@@ -186,7 +181,7 @@ static HsStatus add_param(const HsExportSource *source, const HsParam *param, Hs
         if (param->rank == 2 && hs_nf4_is_stored(&files, item->name))
             HS_TRY(find_quantized(source, param, part, item));
         else
-            HS_TRY(find_part(source, param, item->name, first, rows, &item->tensor, &transposed));
+            HS_TRY(find_part(source, param, item->name, rows, &item->tensor, &transposed));
         item->transposed = transposed != param->published_transposed;
         HS_TRY(find_change(source, param, first, rows, &item->change));
         if (!transposed)

@@ -128,7 +128,7 @@ static HsStatus read_known(const char *name, const HsJson *object, HsMatrix *mat
     return HS_OK;
 }
 
-/* Left out where all of it is unknown, as in the first releases' files. */
+/* Left out where all of it is unknown. */
 static HsStatus read_added(const char *name, const HsJson *object, HsMatrix *matrix)
 {
     const HsJson *bytes = hs_json_get(object, "bytes_per_token");

@@ -22,7 +22,6 @@
 #define OPENINGS  "rehearsal.openings"
 enum { REPLAY_MASK = 2, REPLAY_TENSORS = 6 };
 
-/* Not in the first releases' checkpoints: unknown there. */
 static const char *const accuracy_keys[HS_ITEM_SET_COUNT] = { "matrix_accuracy_seen", "matrix_accuracy_unseen" };
 
 /* --- saving --- */
@@ -462,12 +461,11 @@ static HsStatus load_matrix(HsRun *run, const Loading *loading)
     HS_TRY(load_reals(loading, "matrix_untrained", matrix->untrained, known));
     HS_TRY(load_corner(loading, "matrix_loss", matrix->loss, known, known, matrix->tasks));
     for (int set = 0; set < HS_ITEM_SET_COUNT; set++)
-        if (hs_json_get(loading->object, accuracy_keys[set]))
-            HS_TRY(load_corner(loading, accuracy_keys[set], matrix->accuracy[set], known + 1, known, matrix->tasks));
+        HS_TRY(load_corner(loading, accuracy_keys[set], matrix->accuracy[set], known + 1, known, matrix->tasks));
     return HS_OK;
 }
 
-/* Not in the first releases' checkpoints: nothing was measured then, and of nothing was warned. */
+/* Not in every checkpoint: without it nothing was measured, and of nothing was warned. */
 static HsStatus load_watch(HsRun *run, const Loading *loading)
 {
     const int known = run->matrix.tasks - run->appended;

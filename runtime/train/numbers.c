@@ -33,7 +33,7 @@ enum NumberKind { NUMBER_INTEGER, NUMBER_REAL, NUMBER_FLOAT };
     {                                                                       \
 #member, NUMBER_REAL, offsetof(HsTrainingState, member), 0, 0, true \
     }
-/* Not in the first releases' checkpoints: 0 there. */
+/* Not in every checkpoint: 0 where it is missing. */
 #define INTEGER_ADDED(member, most)                                               \
     {                                                                             \
 #member, NUMBER_INTEGER, offsetof(HsTrainingState, member), 0, most, true \
@@ -69,17 +69,17 @@ static const struct {
     { "loss_scale", NUMBER_FLOAT, offsetof(HsTrainingState, counters.loss_scale), 0, 0, false },
     COUNTER(scaler_tracker),
     COUNTER(scaler_hysteresis),
-    INTEGER_ADDED(micro_batch, HS_COUNT_MOST),
-    INTEGER_ADDED(tuning_hash, HASH_MOST),
-    INTEGER_ADDED(since_gain, HS_COUNT_MOST),
+    COUNT(micro_batch),
+    INTEGER(tuning_hash, 0, HASH_MOST),
+    COUNT(since_gain),
     INTEGER_ADDED(rate_let_down, 1),
-    { "surveyed_at", NUMBER_INTEGER, offsetof(HsTrainingState, surveyed_at), -1, HS_COUNT_MOST, true },
+    INTEGER(surveyed_at, -1, HS_COUNT_MOST),
     INTEGER_ADDED(looked_at, HS_COUNT_MOST),
-    INTEGER_ADDED(consolidated_at, HS_COUNT_MOST),
-    REAL_ADDED(window_distillation), /* of no meaning where there are no steps of it */
-    INTEGER_ADDED(window_distillation_steps, HS_COUNT_MOST),
+    COUNT(consolidated_at),
+    REAL(window_distillation), /* of no meaning where there are no steps of it */
+    COUNT(window_distillation_steps),
     REAL_ADDED(rate_found), /* null: no trial was made */
-    REAL_ADDED(gain_loss),  /* of no meaning where since_gain is 0 */
+    REAL(gain_loss),        /* of no meaning where since_gain is 0 */
 };
 enum { NUMBERS = sizeof table / sizeof *table };
 
