@@ -387,12 +387,14 @@ static void bound_cached(HsTrial *trial)
     hs_bound_attention_forward(&view, trial->operands[C_OUT].error, NULL);
 }
 
-/* Of the cache, the rows before the new ones are read, and the new ones written. */
+/* Of the cache, the rows before the new ones that the first of these sees are read, and the new ones written. */
 static double bytes_cached(const HsTrial *trial, const HsContext *context)
 {
     (void)context;
     const HsCase *config = trial->config;
-    const double rows = (double)(config->heads.batch * (config->start + config->heads.sequence_length));
+    const int64_t unseen =
+        config->window > 0 && config->start >= config->window ? config->start + 1 - config->window : 0;
+    const double rows = (double)(config->heads.batch * (config->start - unseen + config->heads.sequence_length));
     const double row_bytes =
         (double)(config->heads.kv_heads * config->heads.head_dim) * (double)hs_dtype_bytes(config->dtype);
     const double amax =

@@ -203,7 +203,7 @@ static HsStatus make_exact_operand(HsTrial *trial, HsTrialOperand *operand)
     return HS_OK;
 }
 
-static void place_amax(const HsTrial *trial, HsTensor tensors[HS_TRIAL_OPERANDS])
+void hs_trial_place_amax(const HsTrial *trial, HsTensor tensors[HS_TRIAL_OPERANDS])
 {
     const int of = trial->operands[HS_TRIAL_AMAX].amax_of;
     if (of > 0)
@@ -220,7 +220,7 @@ static HsStatus make_exact_result(HsTrial *trial, HsContext *reference)
             HS_TRY(make_exact_operand(trial, &trial->operands[i]));
         tensors[i] = trial->operands[i].exact;
     }
-    place_amax(trial, tensors);
+    hs_trial_place_amax(trial, tensors);
     HS_TRY(trial->test->call(trial, reference, tensors));
     if (trial->test->bound)
         trial->test->bound(trial);
@@ -307,7 +307,7 @@ HsStatus hs_trial_call(HsTrial *trial, HsContext *context)
     HsTensor tensors[HS_TRIAL_OPERANDS] = { 0 };
     for (int i = 0; i < HS_TRIAL_OPERANDS; i++)
         tensors[i] = trial->operands[i].tensor;
-    place_amax(trial, tensors);
+    hs_trial_place_amax(trial, tensors);
     HS_TRY(trial->test->call(trial, context, tensors));
     return context->device->stream_sync(context->device, context->stream);
 }

@@ -171,6 +171,8 @@ double hs_operand_bytes(const HsTrialOperand *operand);
 double hs_trial_bytes(const HsTrial *trial);
 /* In `declare`: most cases, none that is timed, ask for amax, of operand `of`. */
 void hs_trial_ask_amax(HsTrial *trial, int of);
+/* Where it does, the tensor of that operand leads to it. */
+void hs_trial_place_amax(const HsTrial *trial, HsTensor tensors[HS_TRIAL_OPERANDS]);
 /* The largest magnitude, by its bits, of which a NaN's are the largest, and of `least`; bytes: the tensor's, on the host. */
 float hs_largest_magnitude(const HsTensor *tensor, const void *bytes, float least);
 /* Of a case with documents: random numbers become where they start, a few long ones before many short ones. */

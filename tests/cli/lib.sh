@@ -55,7 +55,7 @@ shows() {
         steady <err | sed 's/^/! /'
         [ "$code" = 0 ] || echo "[exit code $code]"
         echo
-    } >>shown
+    } >>.shown
 }
 
 # says FILE TEXT: the file holds the text.
@@ -265,10 +265,10 @@ equal() {
 }
 
 finish() {
-    if [ -f shown ] && [ "${ACCEPT:-no}" = yes ]; then
-        cp shown "$exact"
-    elif [ -f shown ]; then
-        diff "$exact" shown || fail "users see something else than ${exact##*/} says; to accept it: make accept"
+    if [ -f .shown ] && [ "${ACCEPT:-no}" = yes ]; then
+        cp .shown "$exact"
+    elif [ -f .shown ]; then
+        diff "$exact" .shown || fail "users see something else than ${exact##*/} says; to accept it: make accept"
     fi
     [ "$failures" = 0 ] || exit 1
     exit 0

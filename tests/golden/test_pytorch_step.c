@@ -36,6 +36,7 @@
 
 #include "kernels/base/log.h"
 #include "kernels/base/tolerance.h"
+#include "runtime/model/layer.h"
 #include "runtime/train/run.h"
 #include "tests/support/scratch.h"
 
@@ -113,34 +114,44 @@ static double *values_of(const HsTensor *tensor)
     return values;
 }
 
-/* Of a parameter, whose parts (q, k, v) a checkpoint holds one by one, stacked as they are in memory. */
-static double *stacked_values(const HsSafetensors *file, const char *name)
+/* What a checkpoint calls part number `part` (q, k, v) of a parameter that is stacked in memory -> own, its name where it has
+ * no parts.  False: there are no more. */
+static bool part_of(const char *name, int part, char own[128])
 {
     static const struct {
-        const char *stacked, *parts[3];
+        const char *stacked, *parts[4];
     } rows[] = {
         { "qkv_proj", { "q_proj", "k_proj", "v_proj" } },
         { "gate_up_proj", { "gate_proj", "up_proj" } },
     };
     for (size_t r = 0; r < sizeof rows / sizeof *rows; r++) {
         const char *const place = strstr(name, rows[r].stacked);
-        double *all = NULL;
-        int64_t count = 0;
-        for (int part = 0; place && part < 3 && rows[r].parts[part]; part++) {
-            char own[128];
-            snprintf(own, sizeof own, "%.*s%s%s", (int)(place - name), name, rows[r].parts[part],
+        if (!place)
+            continue;
+        if (rows[r].parts[part])
+            snprintf(own, 128, "%.*s%s%s", (int)(place - name), name, rows[r].parts[part],
                      place + strlen(rows[r].stacked));
-            const HsTensor *tensor = find(file, "", own, "");
-            const int64_t more = hs_tensor_count(tensor);
-            all = realloc(all, (size_t)(count + more) * sizeof *all);
-            cr_assert_not_null(all);
-            hs_safetensors_load(tensor, 0, 1, more, all + count);
-            count += more;
-        }
-        if (all)
-            return all;
+        return rows[r].parts[part] != NULL;
     }
-    return values_of(find(file, "", name, ""));
+    snprintf(own, 128, "%s", name);
+    return part == 0;
+}
+
+/* Of a parameter, as it is in memory. */
+static double *stacked_values(const HsSafetensors *file, const char *name)
+{
+    double *all = NULL;
+    int64_t count = 0;
+    char own[128];
+    for (int part = 0; part_of(name, part, own); part++) {
+        const HsTensor *tensor = find(file, "", own, "");
+        const int64_t more = hs_tensor_count(tensor);
+        all = realloc(all, (size_t)(count + more) * sizeof *all);
+        cr_assert_not_null(all);
+        hs_safetensors_load(tensor, 0, 1, more, all + count);
+        count += more;
+    }
+    return all;
 }
 
 /* The parameter that SGD's momentum number i belongs to. */
@@ -189,21 +200,32 @@ static void add_state(Replacement *with, const HsNamedTensor *model, const char 
     entry->tensor.data = state;
 }
 
-static void fill_replacement(const Fixture *fixture, bool adamw, Replacement *with)
+static void fill_replacement(const Fixture *fixture, const HsCheckpoint *checkpoint, bool adamw, Replacement *with)
 {
+    int parameters = 0;
     for (int i = 0; i < fixture->tensors.count; i++) {
-        const HsNamedTensor *source = &fixture->tensors.tensors[i];
-        if (strncmp(source->name, initial, sizeof initial - 1) != 0)
+        HsNamedTensor whole = fixture->tensors.tensors[i];
+        if (strncmp(whole.name, initial, sizeof initial - 1) != 0)
             continue;
-        cr_assert_lt(with->model_count, MOST_TENSORS);
-        HsNamedTensor *model = &with->model[with->model_count++];
-        *model = *source;
-        snprintf(model->name, sizeof model->name, "%s", source->name + sizeof initial - 1);
-        add_state(with, model, adamw ? "m" : "momentum", !adamw, false);
+        memmove(whole.name, whole.name + sizeof initial - 1, strlen(whole.name) - sizeof initial + 2);
+        add_state(with, &whole, adamw ? "m" : "momentum", !adamw, false);
         if (adamw)
-            add_state(with, model, "v", false, true);
+            add_state(with, &whole, "v", false, true);
+        int64_t first = 0;
+        char own[128];
+        for (int part = 0; part_of(whole.name, part, own); part++) {
+            cr_assert_lt(with->model_count, MOST_TENSORS);
+            HsNamedTensor *model = &with->model[with->model_count++];
+            const int64_t rows = find(&checkpoint->model, "", own, "")->shape[0];
+            *model = whole;
+            snprintf(model->name, sizeof model->name, "%.*s", (int)sizeof model->name - 1, own);
+            model->tensor = hs_tensor_rows(whole.tensor, first, rows);
+            first += rows;
+        }
+        cr_assert_eq(first, whole.tensor.shape[0]);
+        parameters++;
     }
-    cr_assert_eq((double)with->model_count, hs_json_number(hs_json_get(fixture->results, "parameters")));
+    cr_assert_eq((double)parameters, hs_json_number(hs_json_get(fixture->results, "parameters")));
 }
 
 static HsStatus write_kept(void *user, const char *folder)
@@ -223,7 +245,7 @@ static void replace_tensors(const Fixture *fixture, const char *out_dir, bool ad
     Replacement with = { 0 };
     char path[4096];
     OK(hs_checkpoint_open(out_dir, true, &checkpoint));
-    fill_replacement(fixture, adamw, &with);
+    fill_replacement(fixture, &checkpoint, adamw, &with);
     cr_assert_eq(with.optimizer_count, checkpoint.optimizer.count);
     snprintf(path, sizeof path, "%s/config.yaml", checkpoint.folder);
     with.config = scratch_read(path, &with.config_bytes);

@@ -70,6 +70,7 @@ static void expect_agreement(const char *op, const HsOpTest *test, const HsCase 
         if (tensors[i].rank > 0)
             tensors[i].data = &places[i];
     }
+    hs_trial_place_amax(&trial, tensors);
     cr_assert_eq(test->call(&trial, &context, tensors), HS_OK, "%s: %s", op, hs_error_message());
     cr_assert_eq(listener.calls, 1, "%s: %d calls", op, listener.calls);
     const double expected = hs_speed_bytes(&trial, &context);
