@@ -14,7 +14,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { PATH_BYTES = 4096 };
+enum { PATH_BYTES = 4096, NOT_STARTED = 127 };
 
 static bool take_over_files(const HsSpawn *spawn)
 {
@@ -33,7 +33,7 @@ static void become(const HsSpawn *spawn, const char *program, pid_t parent)
     setpgid(0, 0);
     prctl(PR_SET_PDEATHSIG, spawn->orphan_signal);
     if (getppid() != parent) /* it died before that could help */
-        _exit(HS_SPAWN_NOT_STARTED);
+        _exit(NOT_STARTED);
     if (spawn->prepare)
         spawn->prepare(spawn->user);
     sigprocmask(SIG_SETMASK, spawn->signals, NULL);
@@ -41,7 +41,7 @@ static void become(const HsSpawn *spawn, const char *program, pid_t parent)
         execv(program, spawn->arguments);
     dprintf(spawn->output < 0 ? STDERR_FILENO : spawn->output, "error: %s cannot be started: %s\n", program,
             strerror(errno)); /* of one thread: it may */
-    _exit(HS_SPAWN_NOT_STARTED);
+    _exit(NOT_STARTED);
 }
 
 HsStatus hs_spawn(const HsSpawn *spawn, pid_t *child)

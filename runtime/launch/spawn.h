@@ -12,8 +12,6 @@
 
 #include "kernels/base/status.h"
 
-enum { HS_SPAWN_NOT_STARTED = 127 }; /* the exit code of a child that could not become the program */
-
 typedef struct HsSpawn {
     char *const *arguments;  /* argv, NULL at its end; argv[0] is for process lists */
     int orphan_signal;       /* what the child gets when this process dies */
@@ -24,7 +22,8 @@ typedef struct HsSpawn {
     void *user;
 } HsSpawn;
 
-/* -> its process.  Signals that are not to find a child before `prepare` has said what they do are held back by the caller.
+/* -> its process, which ends with 127 where it cannot become the program.  Signals that are not to find a child before
+ * `prepare` has said what they do are held back by the caller.
  * errors: HS_EUNSUPPORTED where /proc does not say which program this is, HS_ENOMEM */
 HsStatus hs_spawn(const HsSpawn *spawn, pid_t *child);
 

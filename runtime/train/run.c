@@ -127,7 +127,7 @@ static HsStatus create(HsRun *run, const char *folder)
     return create_records(run);
 }
 
-/* The folder is one process's; where the run goes on from is everybody's.  *folder: NULL: a run begins. */
+/* The folder is one process's; the checkpoint that it continues is every process's.  *folder: NULL: a run begins. */
 static HsStatus find_start(HsRun *run, char **folder)
 {
     HsTraining *training = &run->training;

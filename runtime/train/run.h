@@ -183,7 +183,7 @@ HsStatus hs_run_compare_tasks(HsRun *run, const HsConfig *saved, const char *fol
 /* After the state was restored: what the appended tasks' columns of the matrix are owed. */
 HsStatus hs_run_grow_state(HsRun *run);
 /* The files of the training data, with size and checksum (sources.c): listed once, kept in each checkpoint, and
- * compared when a run goes on; appended tasks bring theirs.  `name` is the state's for messages.  errors: HS_ECONFIG
+ * compared when a run continues; appended tasks bring theirs.  `name` is the state's for messages.  errors: HS_ECONFIG
  * naming a file that is another */
 HsStatus hs_run_list_files(HsRun *run);
 void hs_run_forget_files(HsRun *run);

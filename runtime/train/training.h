@@ -354,7 +354,7 @@ HsEvaluator hs_training_evaluator(HsTraining *training);
 
 /* Schedule, moments and strategies for the task in state.task (unless it is begun already), then its stream. */
 HsStatus hs_training_begin_task(HsTraining *training);
-/* A finished run goes on because its last task became longer. */
+/* A finished run continues because its last task became longer. */
 HsStatus hs_training_reopen(HsTraining *training);
 
 /* --- best.c --- */
@@ -432,7 +432,7 @@ bool hs_training_consolidation_due(const HsTraining *training);
 /* The tokenizer that comes with the weights, so that the vocabulary cannot drift: of the checkpoint `folder` to go on
  * from, else of the checkpoint that init_from names; NULL where neither is. */
 HsStatus hs_training_given_tokenizer(const HsConfig *config, const char *folder, HsTokenizer **tokenizer);
-/* The weights that a run begins with: from init_from, else drawn.  Whoever reads them by products packs them before. */
+/* The weights that a run begins with: from init_from, else drawn.  They are packed before products read them. */
 HsStatus hs_training_start(HsTraining *training);
 /* Parameters as the model reads them: rounded from the masters, gathered, packed. */
 HsStatus hs_training_ready_weights(HsTraining *training);
