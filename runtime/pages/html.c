@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * The frame of a page and what is made of text: escaping, numbers, heat maps.
+ * Prints a page: its frame, and the blocks that are made of text; charts are html_*.c's.
  *
  * Colours are variables of the style sheet, given twice, for light and dark, so that no chart names a colour itself.
  * A heat map is a table: it can be read aloud, copied and scrolled on a narrow screen.  A cell's colour is one of two
@@ -10,12 +10,8 @@
 #include "runtime/pages/html.h"
 
 #include <math.h>
-#include <stdbool.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include "runtime/io/files.h"
-#include "runtime/io/storage.h"
+#include "runtime/pages/html_chart.h"
 
 static const char style_sheet[] =
     ":root{color-scheme:light dark;--page:#f5f6f8;--card:#fff;--ink:#1a222d;--soft:#566173;--line:#dde2e9;"
@@ -42,9 +38,11 @@ static const char style_sheet[] =
     "padding:0 0 6px}\n"
     ".scroll{overflow-x:auto}.scroll+.scroll,.scroll+figure{margin-top:16px}"
     "svg{display:block;width:100%;min-width:560px;height:auto;font-size:12px}\n"
+    "dl.figures:last-child{margin-bottom:0}.scroll+dl.figures{margin-top:18px}\n"
     "table{border-collapse:collapse;font-variant-numeric:tabular-nums;font-size:.9rem}"
     "th,td{padding:7px 11px;text-align:right;white-space:nowrap;border-bottom:1px solid var(--line)}"
     "th{font-weight:600;color:var(--soft)}th[scope=row]{text-align:left;color:var(--ink)}"
+    "thead tr:first-child th:first-child{text-align:left}.small{font-size:.82em}"
     "th span{display:inline-block;max-width:16em;overflow:hidden;text-overflow:ellipsis;vertical-align:bottom}\n"
     "table.heat{border-collapse:separate;border-spacing:3px}.heat th,.heat td{border:0}"
     ".heat td{min-width:74px;border-radius:5px;text-align:center;border:2px solid transparent}"
@@ -66,86 +64,25 @@ static const char style_sheet[] =
     "table.heat{border-spacing:2px;font-size:.8rem}.heat th,.heat td{padding:4px 2px}.heat td{min-width:42px}}\n"
     "@media print{body{background:none}section{break-inside:avoid}}\n";
 
-/* ---- files ---- */
+/* ---- pieces ---- */
 
-typedef struct Page {
-    const char *title;
-    HsHtmlBody body;
-    const void *user;
-} Page;
-
-static HsStatus print_page(FILE *stream, const void *user)
+static void write_between(FILE *stream, const char *before, const char *text, const char *after)
 {
-    const Page *page = user;
-    hs_html_begin(stream, page->title);
-    HsStatus status = page->body(stream, page->user);
-    hs_html_end(stream);
-    return status;
+    fputs(before, stream);
+    hs_html_text(stream, text);
+    fputs(after, stream);
 }
 
-HsStatus hs_html_write(const char *path, const char *title, HsHtmlBody body, const void *user)
+/* A table may be wider than the page: a box that scrolls. */
+static void begin_table(FILE *stream, const char *label, const char *table)
 {
-    const Page page = { title, body, user };
-    return hs_storage_replace_printed(path, print_page, &page);
+    write_between(stream, "<div class=\"scroll\" tabindex=\"0\" role=\"group\" aria-label=\"", label, "\">\n");
+    fputs(table, stream);
 }
 
-/* ---- text ---- */
-
-void hs_html_begin(FILE *stream, const char *title)
+static void end_table(FILE *stream)
 {
-    fputs("<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
-          "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<title>",
-          stream);
-    hs_html_text(stream, title);
-    fprintf(stream, "</title>\n<style>\n%s</style>\n</head>\n<body>\n<main>\n", style_sheet);
-}
-
-void hs_html_end(FILE *stream)
-{
-    fputs("</main>\n</body>\n</html>\n", stream);
-}
-
-void hs_html_text(FILE *stream, const char *text)
-{
-    static const char *const escapes[128] = {
-        ['&'] = "&amp;", ['<'] = "&lt;", ['>'] = "&gt;", ['"'] = "&quot;", ['\''] = "&#39;"
-    };
-    for (; *text; text++) {
-        unsigned char byte = (unsigned char)*text;
-        if (byte < 128 && escapes[byte])
-            fputs(escapes[byte], stream);
-        else if ((byte < 0x20 && byte != '\t' && byte != '\n') || byte == 0x7f)
-            fputs("&#xfffd;", stream);
-        else
-            fputc(byte, stream);
-    }
-}
-
-const char *hs_html_figure(double value, char text[HS_HTML_FIGURE_BYTES])
-{
-    double size = fabs(value);
-    if (!isfinite(value))
-        snprintf(text, HS_HTML_FIGURE_BYTES, "%s", "\u2013");
-    else if ((size > 0 && size < 5e-4) || size >= 1e7)
-        snprintf(text, HS_HTML_FIGURE_BYTES, "%.2e", value);
-    else
-        snprintf(text, HS_HTML_FIGURE_BYTES, "%.*f", size < 100 ? 3 : size < 1000 ? 1 : 0, value);
-    return text;
-}
-
-const char *hs_html_bytes(double bytes, char text[HS_HTML_FIGURE_BYTES])
-{
-    static const char *const units[] = { "B", "KiB", "MiB", "GiB", "TiB" };
-    size_t unit = 0;
-    while (bytes >= 1000 && unit + 1 < sizeof units / sizeof *units) {
-        bytes /= 1024;
-        unit++;
-    }
-    if (bytes > 0) /* false for NAN too */
-        snprintf(text, HS_HTML_FIGURE_BYTES, unit == 0 ? "%.0f %s" : "%.1f %s", bytes, units[unit]);
-    else
-        snprintf(text, HS_HTML_FIGURE_BYTES, "%s", "\u2013");
-    return text;
+    fputs("</tbody>\n</table>\n</div>\n", stream);
 }
 
 /* ---- heat map ---- */
@@ -159,7 +96,7 @@ static double place(double value, double low, double high)
 }
 
 /* The cool hue fades to nothing in the middle, from where the warm one grows. */
-static void write_cell(FILE *stream, const HsHeatMap *map, int row, int column, double low, double high)
+static void write_heat(FILE *stream, const HsHeatMap *map, int row, int column, double low, double high)
 {
     char figure[HS_HTML_FIGURE_BYTES];
     double value = map->values[row * map->columns + column];
@@ -178,8 +115,9 @@ static void write_cell(FILE *stream, const HsHeatMap *map, int row, int column, 
     fprintf(stream, ": %s\">%s</td>", figure, figure);
 }
 
-void hs_html_heat_map(FILE *stream, const HsHeatMap *map)
+static void write_heat_map(FILE *stream, const HsPageBlock *block)
 {
+    const HsHeatMap *map = block->chart;
     double low = map->low, high = map->high;
     if (isnan(low) || isnan(high)) {
         low = INFINITY;
@@ -191,24 +129,196 @@ void hs_html_heat_map(FILE *stream, const HsHeatMap *map)
             }
         }
     }
-    fputs("<div class=\"scroll\" tabindex=\"0\" role=\"group\" aria-label=\"", stream);
-    hs_html_text(stream, map->title);
-    fputs("\">\n<table class=\"heat\">\n<caption>", stream);
-    hs_html_text(stream, map->title);
-    fputs("</caption>\n<thead><tr><td></td>", stream);
-    for (int column = 0; column < map->columns; column++) {
-        fputs("<th scope=\"col\"><span>", stream);
-        hs_html_text(stream, map->column_names[column]);
-        fputs("</span></th>", stream);
-    }
+    begin_table(stream, map->title, "<table class=\"heat\">\n");
+    write_between(stream, "<caption>", map->title, "</caption>\n<thead><tr><td></td>");
+    for (int column = 0; column < map->columns; column++)
+        write_between(stream, "<th scope=\"col\"><span>", map->column_names[column], "</span></th>");
     fputs("</tr></thead>\n<tbody>\n", stream);
     for (int row = 0; row < map->rows; row++) {
-        fputs("<tr><th scope=\"row\"><span>", stream);
-        hs_html_text(stream, map->row_names[row]);
-        fputs("</span></th>", stream);
+        write_between(stream, "<tr><th scope=\"row\"><span>", map->row_names[row], "</span></th>");
         for (int column = 0; column < map->columns; column++)
-            write_cell(stream, map, row, column, low, high);
+            write_heat(stream, map, row, column, low, high);
         fputs("</tr>\n", stream);
     }
-    fputs("</tbody>\n</table>\n</div>\n", stream);
+    end_table(stream);
+}
+
+/* ---- lists ---- */
+
+static void write_list(FILE *stream, const HsPageBlock *block)
+{
+    fputs("<ul>\n", stream);
+    for (const HsPageItem *item = block->first; item; item = item->next)
+        write_between(stream, "<li>", item->text, "</li>\n");
+    fputs("</ul>\n", stream);
+}
+
+static void write_facts(FILE *stream, const HsPageBlock *block)
+{
+    fputs("<dl class=\"facts\">\n", stream);
+    for (const HsPageItem *item = block->first; item; item = item->next) {
+        write_between(stream, "<div><dt>", item->name, "</dt><dd>");
+        write_between(stream, "", item->text, "</dd></div>\n");
+    }
+    fputs("</dl>\n", stream);
+}
+
+static void write_figures(FILE *stream, const HsPageBlock *block)
+{
+    fputs("<dl class=\"figures\">\n", stream);
+    for (const HsPageItem *item = block->first; item; item = item->next) {
+        write_between(stream, "<div><dt>", item->name, "</dt>");
+        if (item->text)
+            write_between(stream, "<dd class=\"value\">", item->text, "</dd>");
+        if (item->doc)
+            write_between(stream, "<dd>", item->doc, "</dd>");
+        fputs("</div>\n", stream);
+    }
+    fputs("</dl>\n", stream);
+}
+
+/* ---- tables ---- */
+
+/* Those under a group stand in a second row of titles, which is `second`. */
+static const HsPageItem *write_titles(FILE *stream, const HsPageItem *item, bool grouped, bool second)
+{
+    int under = 0; /* columns of the group that are still to come */
+    fputs("<tr>", stream);
+    for (; item && (item->kind == HS_PAGE_COLUMN || item->kind == HS_PAGE_COLUMN_GROUP); item = item->next) {
+        const bool is_group = item->kind == HS_PAGE_COLUMN_GROUP, is_under = under > 0;
+        under = is_group ? item->columns : under - is_under;
+        if (is_group && !second)
+            fprintf(stream, "<th scope=\"colgroup\" colspan=\"%d\">", item->columns);
+        else if (!is_group && is_under == second)
+            fprintf(stream, "<th scope=\"col\"%s>", grouped && !second ? " rowspan=\"2\"" : "");
+        else
+            continue;
+        write_between(stream, "", item->text, "</th>");
+    }
+    fputs("</tr>", stream);
+    return item;
+}
+
+/* Lines stay lines, and their ends are seen. */
+static void write_text_of_lines(FILE *stream, const char *text)
+{
+    char piece[2] = "";
+    for (; *text; text++) {
+        if (*text == '\n')
+            fputs("<span class=\"soft\">\u21b5</span>", stream);
+        piece[0] = *text;
+        hs_html_text(stream, piece);
+    }
+}
+
+static void write_cell(FILE *stream, const HsPageItem *item, bool of_texts)
+{
+    fputs(item->kind == HS_PAGE_ROW ? "<tr><th scope=\"row\">" : "<td>", stream);
+    if (of_texts && item->kind != HS_PAGE_ROW)
+        write_text_of_lines(stream, item->text);
+    else
+        hs_html_text(stream, item->text);
+    if (item->behind)
+        write_between(stream, " <span class=\"soft\">", item->behind, "</span>");
+    if (item->below)
+        write_between(stream, "<div class=\"soft small\">", item->below, "</div>");
+    fputs(item->kind == HS_PAGE_ROW ? "</th>" : "</td>", stream);
+}
+
+static void write_table(FILE *stream, const HsPageBlock *block)
+{
+    const bool of_texts = block->kind == HS_PAGE_TABLE_OF_TEXTS;
+    bool grouped = false, open = false;
+    for (const HsPageItem *item = block->first; item; item = item->next)
+        grouped = grouped || item->kind == HS_PAGE_COLUMN_GROUP;
+    begin_table(stream, block->title, of_texts ? "<table class=\"texts\">\n<thead>" : "<table>\n<thead>");
+    const HsPageItem *item = write_titles(stream, block->first, grouped, false);
+    if (grouped) {
+        fputs("\n", stream);
+        write_titles(stream, block->first, true, true);
+    }
+    fputs("</thead>\n<tbody>\n", stream);
+    for (; item; item = item->next) {
+        if (open && item->kind == HS_PAGE_ROW)
+            fputs("</tr>\n", stream);
+        open = true;
+        write_cell(stream, item, of_texts);
+    }
+    fputs(open ? "</tr>\n" : "", stream);
+    end_table(stream);
+}
+
+/* ---- the page ---- */
+
+static void write_heading(FILE *stream, const HsPageBlock *block)
+{
+    write_between(stream, "<h1>", block->title, "</h1>\n");
+    write_between(stream, "<p class=\"soft\">", block->text, "</p>\n");
+}
+
+static void write_section(FILE *stream, const HsPageBlock *block)
+{
+    fputs("<section>\n", stream);
+    if (block->title)
+        write_between(stream, "<h2>", block->title, "</h2>\n");
+    if (block->text)
+        write_between(stream, "<p class=\"soft\">", block->text, "</p>\n");
+}
+
+static void write_paragraph(FILE *stream, const HsPageBlock *block)
+{
+    write_between(stream, "<p>", block->text, "</p>\n");
+}
+
+static void write_code(FILE *stream, const HsPageBlock *block)
+{
+    write_between(stream, "<div class=\"scroll\"><pre>", block->text, "</pre></div>\n");
+}
+
+#define CHART(kind, print)                                   \
+    static void kind(FILE *stream, const HsPageBlock *block) \
+    {                                                        \
+        print(stream, block->chart);                         \
+    }
+CHART(write_lines, hs_html_lines)
+CHART(write_bars, hs_html_bars)
+CHART(write_stacked_bars, hs_html_stacked_bars)
+CHART(write_points, hs_html_points)
+CHART(write_front, hs_html_front)
+CHART(write_exponents, hs_html_exponents)
+
+static void (*const writers[HS_PAGE_BLOCK_KINDS])(FILE *stream, const HsPageBlock *block) = {
+    [HS_PAGE_HEADING] = write_heading,
+    [HS_PAGE_SECTION] = write_section,
+    [HS_PAGE_PARAGRAPH] = write_paragraph,
+    [HS_PAGE_CODE] = write_code,
+    [HS_PAGE_LIST] = write_list,
+    [HS_PAGE_FACTS] = write_facts,
+    [HS_PAGE_FIGURES] = write_figures,
+    [HS_PAGE_TABLE] = write_table,
+    [HS_PAGE_TABLE_OF_TEXTS] = write_table,
+    [HS_PAGE_LINES] = write_lines,
+    [HS_PAGE_BARS] = write_bars,
+    [HS_PAGE_STACKED_BARS] = write_stacked_bars,
+    [HS_PAGE_HEAT_MAP] = write_heat_map,
+    [HS_PAGE_POINTS] = write_points,
+    [HS_PAGE_FRONT] = write_front,
+    [HS_PAGE_EXPONENTS] = write_exponents,
+};
+
+void hs_html_page(FILE *stream, const char *title, const HsPageBlock *blocks)
+{
+    bool open = false;
+    fputs("<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
+          "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n",
+          stream);
+    write_between(stream, "<title>", title, "</title>\n");
+    fprintf(stream, "<style>\n%s</style>\n</head>\n<body>\n<main>\n", style_sheet);
+    for (const HsPageBlock *block = blocks; block; block = block->next) {
+        if (open && block->kind == HS_PAGE_SECTION)
+            fputs("</section>\n", stream);
+        open = open || block->kind == HS_PAGE_SECTION;
+        writers[block->kind](stream, block);
+    }
+    fprintf(stream, "%s</main>\n</body>\n</html>\n", open ? "</section>\n" : "");
 }

@@ -33,12 +33,12 @@ static void write_point(FILE *stream, const HsChartPoint *point, int index, doub
     fputs("</g>\n", stream);
 }
 
-void hs_html_scatter_chart(FILE *stream, const char *title, const char *x_label, const char *y_label,
-                           const HsChartPoint *points, int count)
+void hs_html_points(FILE *stream, const HsPointChart *chart)
 {
+    const HsChartPoint *points = chart->points;
+    const int count = chart->count < POINTS_MOST ? chart->count : POINTS_MOST;
     HsChartTaken taken = { .count = 0 };
     double high_x = 0, high_y = 0;
-    count = count < POINTS_MOST ? count : POINTS_MOST;
     for (int i = 0; i < count; i++) {
         if (!is_drawn(&points[i]))
             continue;
@@ -46,8 +46,8 @@ void hs_html_scatter_chart(FILE *stream, const char *title, const char *x_label,
         high_y = fmax(high_y, points[i].y);
     }
     const HsAxis x = hs_axis_make(0, high_x > 0 ? high_x : 1, true), y = hs_axis_make(0, high_y > 0 ? high_y : 1, true);
-    hs_chart_begin(stream, title, HEIGHT, "points");
-    hs_axis_write(stream, &x, &y, x_label, y_label);
+    hs_chart_begin(stream, chart->title, HEIGHT, "points");
+    hs_axis_write(stream, &x, &y, chart->x_label, chart->y_label);
     for (int i = 0; i < count; i++) {
         const double at_x = hs_axis_place(&x, points[i].x, LEFT, WIDTH - RIGHT);
         const double at_y = hs_axis_place(&y, points[i].y, HEIGHT - BOTTOM, TOP);
@@ -127,7 +127,7 @@ static bool is_seen(const HsStackedBars *bars, int part, double least)
     return false;
 }
 
-void hs_html_stacked_chart(FILE *stream, const HsStackedBars *bars)
+void hs_html_stacked_bars(FILE *stream, const HsStackedBars *bars)
 {
     double high = 0;
     for (int row = 0; row < bars->rows; row++)

@@ -228,9 +228,11 @@ static void write_legend(FILE *stream, const HsChartSeries *series, int count)
     fputs("</ul>\n", stream);
 }
 
-void hs_html_line_chart(FILE *stream, const char *title, const char *x_label, const char *y_label,
-                        const HsChartSeries *series, int series_count, const HsChartMark *marks, int mark_count)
+void hs_html_lines(FILE *stream, const HsLineChart *chart)
 {
+    const HsChartSeries *series = chart->series;
+    const HsChartMark *marks = chart->marks;
+    const int series_count = chart->series_count, mark_count = chart->mark_count;
     double low_x = INFINITY, high_x = -INFINITY, low_y = INFINITY, high_y = -INFINITY;
     for (int i = 0; i < series_count; i++) {
         for (int64_t j = 0; j < series[i].count; j++) {
@@ -245,8 +247,8 @@ void hs_html_line_chart(FILE *stream, const char *title, const char *x_label, co
     for (int i = 0; i < mark_count; i++) /* a task's start belongs to its curve */
         low_x = fmin(low_x, marks[i].x);
     HsAxis x = hs_axis_make(low_x, high_x, false), y = hs_axis_make(low_y, high_y, true);
-    hs_chart_begin(stream, title, HEIGHT, "line chart");
-    hs_axis_write(stream, &x, &y, x_label, y_label);
+    hs_chart_begin(stream, chart->title, HEIGHT, "line chart");
+    hs_axis_write(stream, &x, &y, chart->x_label, chart->y_label);
     write_marks(stream, &x, marks, mark_count);
     for (int i = 0; i < series_count; i++)
         write_curve(stream, &series[i], i, &x, &y);
@@ -293,12 +295,13 @@ static void write_bar(FILE *stream, const HsAxis *axis, int row, const char *nam
     fputs("</text></g>\n", stream);
 }
 
-void hs_html_bar_chart(FILE *stream, const char *title, const char *unit, const char *const *names,
-                       const double *values, const double *spread, int count)
+void hs_html_bars(FILE *stream, const HsBarChart *chart)
 {
+    const double *values = chart->values, *spreads = chart->spreads;
+    const int count = chart->count;
     double low = 0, high = 0; /* bars begin at zero */
     for (int i = 0; i < count; i++) {
-        double reach = spread && isfinite(spread[i]) ? spread[i] : 0;
+        double reach = spreads && isfinite(spreads[i]) ? spreads[i] : 0;
         if (isfinite(values[i])) {
             low = fmin(low, values[i] - reach);
             high = fmax(high, values[i] + reach);
@@ -307,9 +310,9 @@ void hs_html_bar_chart(FILE *stream, const char *title, const char *unit, const 
     if (low == high)
         high = 1;
     HsAxis axis = hs_axis_make(low, high, false);
-    hs_chart_begin(stream, title, BAR_ROW * count + 4, "bar chart");
+    hs_chart_begin(stream, chart->title, BAR_ROW * count + 4, "bar chart");
     for (int i = 0; i < count; i++)
-        write_bar(stream, &axis, i, names[i], values[i], spread ? spread[i] : NAN, unit);
+        write_bar(stream, &axis, i, chart->names[i], values[i], spreads ? spreads[i] : NAN, chart->unit);
     double zero = hs_axis_place(&axis, 0, BAR_LEFT, BAR_RIGHT);
     fprintf(stream, "<line class=\"axis\" x1=\"%.1f\" x2=\"%.1f\" y1=\"2\" y2=\"%d\"/>\n", zero, zero,
             BAR_ROW * count + 2);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * What charts of a page have in common: the box, figures, axes.  Private to html_*.c.
+ * The charts of pages, and what they have in common: the box, figures, axes.  Private to html*.c.
  */
 #ifndef HS_RUNTIME_PAGES_HTML_CHART_H
 #define HS_RUNTIME_PAGES_HTML_CHART_H
@@ -8,7 +8,8 @@
 #include <stdbool.h>
 #include <stdio.h>
 
-#include "runtime/pages/html.h"
+#include "runtime/pages/html_text.h"
+#include "runtime/pages/page.h"
 
 enum { HS_CHART_WIDTH = 760, HS_CHART_HEIGHT = 300, HS_CHART_LEFT = 58, HS_CHART_RIGHT = 16 };
 enum { HS_CHART_TOP = 28, HS_CHART_BOTTOM = 44, HS_CHART_COLOURS = 8 };
@@ -48,5 +49,18 @@ void hs_chart_write_name(FILE *stream, const HsChartBox *box, double x, double y
 void hs_chart_begin(FILE *stream, const char *title, double height, const char *what);
 /* At most `width` units of a text, the cut marked. */
 void hs_chart_cut(FILE *stream, const char *text, double width);
+
+/* ---- the charts ---- */
+
+/* html_chart.c */
+void hs_html_lines(FILE *stream, const HsLineChart *chart);
+void hs_html_bars(FILE *stream, const HsBarChart *chart);
+/* html_bench_charts.c */
+void hs_html_stacked_bars(FILE *stream, const HsStackedBars *chart);
+void hs_html_points(FILE *stream, const HsPointChart *chart);
+/* html_front_chart.c */
+void hs_html_front(FILE *stream, const HsFrontChart *chart);
+/* html_exponents.c */
+void hs_html_exponents(FILE *stream, const HsExponentChart *chart);
 
 #endif

@@ -12,13 +12,11 @@
  * Shares are linear, so that what lies left of a format's range is seen as large as it is: on a logarithmic axis a
  * millionth looks like a loss.
  */
-#include "runtime/pages/html_exponents.h"
+#include "runtime/pages/html_chart.h"
 
 #include <math.h>
 #include <stdbool.h>
 #include <string.h>
-
-#include "runtime/pages/html.h"
 
 enum { WIDTH = 760, HEIGHT = 384, LEFT = 58, RIGHT = 16, TOP = 118, BOTTOM = 44 };
 enum { LANE_TOP = 24, LANE_STEP = 22, LANE_HEIGHT = 18, COLOURS = 8, TICKS_MOST = 16, FILLED_MOST = 2 };
@@ -265,17 +263,12 @@ static void write_legend(FILE *stream, const HsExponentSeries *series, int count
     fputs("</ul>\n", stream);
 }
 
-void hs_html_exponent_chart(FILE *stream, const char *title, const HsExponentSeries *series, int count)
+void hs_html_exponents(FILE *stream, const HsExponentChart *chart)
 {
+    const HsExponentSeries *series = chart->series;
+    const int count = chart->count;
     Frame frame = make_frame(series, count);
-    fputs("<figure>\n<figcaption>", stream);
-    hs_html_text(stream, title);
-    fprintf(stream,
-            "</figcaption>\n<div class=\"scroll\"><svg viewBox=\"0 0 %d %d\" role=\"img\" "
-            "aria-label=\"exponent chart: ",
-            WIDTH, HEIGHT);
-    hs_html_text(stream, title);
-    fputs("\">\n", stream);
+    hs_chart_begin(stream, chart->title, HEIGHT, "exponent chart");
     write_formats(stream, &frame);
     write_axes(stream, &frame);
     for (int i = 0; i < count; i++)

@@ -135,7 +135,7 @@ static void write_legend(FILE *stream, const HsFrontChart *chart)
     fputs("</ul>\n", stream);
 }
 
-void hs_html_front_chart(FILE *stream, const HsFrontChart *chart)
+void hs_html_front(FILE *stream, const HsFrontChart *chart)
 {
     HsChartTaken taken = { .count = 0 };
     const Axes axes = make_axes(chart);

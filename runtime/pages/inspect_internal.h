@@ -66,7 +66,7 @@ const char *hs_inspect_cast(const HsCastLoss *loss, char text[HS_INSPECT_TEXT_BY
 
 /* inspect_print.c */
 HsStatus hs_inspection_print(const HsInspection *inspection, FILE *out);
-/* inspect_page.c; errors: those of hs_html_write */
+/* inspect_page.c; errors: those of hs_page_write */
 HsStatus hs_inspection_write_html(const HsInspection *inspection, const char *path);
 
 /* Texts that both show. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * A run as its metrics.jsonl tells it, between report_read.c, which reads it, and the files that write sections of
+ * A run as its metrics.jsonl tells it, between report_read.c, which reads it, and the files that add sections to
  * the page.
  */
 #ifndef HS_RUNTIME_PAGES_REPORT_INTERNAL_H
@@ -8,10 +8,10 @@
 
 #include "runtime/io/json.h"
 #include "runtime/model/model.h"
-#include "runtime/pages/html.h"
+#include "runtime/pages/page.h"
 #include "runtime/record/matrix.h"
 
-enum { HS_REPORT_NAME_BYTES = 80, HS_REPORT_ROLE_BYTES = 32 };
+enum { HS_REPORT_ROLE_BYTES = 32 };
 
 typedef struct HsReportSeries { /* y at optimizer step x */
     double *x, *y;
@@ -58,22 +58,36 @@ void hs_report_deinit(HsReport *report);
 int64_t hs_report_memory_bytes(const HsReport *report); /* sum of the run event's parts */
 int64_t hs_report_kept_bytes(const HsReport *report);   /* of those that hold what a strategy keeps in numbers */
 
-/* --- report_page.c, for the files that write sections --- */
+/* --- report_tasks.c, for the files that add sections --- */
 
-void hs_report_begin_section(FILE *stream, const char *title, const char *text);
-void hs_report_end_section(FILE *stream);
+/* Marks of a chart, with room for those of memory pressure.  marks NULL: no memory */
+typedef struct HsReportMarks {
+    HsChartMark *marks;
+    int count;
+} HsReportMarks;
+
+static inline HsChartSeries hs_report_curve(const char *name, const HsReportSeries *points)
+{
+    return (HsChartSeries){ name, points->x, points->y, points->count };
+}
+
+/* As many as the matrix, the run event or the evaluations name. */
+int hs_report_task_count(const HsReport *report);
+bool hs_report_any_known(const double *values, int64_t count);
 /* From the matrix, else the run event, else a number. */
-void hs_report_task_name(const HsReport *report, int task, char name[HS_REPORT_NAME_BYTES]);
-/* Where tasks begin, at most `room`; labels point into `names`. */
-int hs_report_task_marks(const HsReport *report, HsChartMark *marks, char (*names)[HS_REPORT_NAME_BYTES], int room);
+const char *hs_report_task_name(const HsReport *report, int task, HsPage *page);
+/* Where tasks begin. */
+HsReportMarks hs_report_task_marks(const HsReport *report, HsPage *page);
+/* The tasks' names, as a heat map takes them; NULL: no memory */
+const char *const *hs_report_columns(const HsMatrix *matrix, HsPage *page);
 
 /* --- report_items.c --- */
 
-HsStatus hs_report_write_accuracy(const HsReport *report, FILE *stream);
-HsStatus hs_report_write_samples(const HsReport *report, FILE *stream);
+void hs_report_add_accuracy(const HsReport *report, HsPage *page);
+void hs_report_add_samples(const HsReport *report, HsPage *page);
 
 /* --- report_scales.c --- */
 
-HsStatus hs_report_write_scales(const HsReport *report, FILE *stream);
+void hs_report_add_scales(const HsReport *report, HsPage *page);
 
 #endif

@@ -9,52 +9,38 @@
 #include <string.h>
 
 #include "runtime/io/storage.h"
-#include "runtime/pages/html.h"
+#include "runtime/pages/html_text.h"
 #include "runtime/pages/report.h"
 #include "runtime/pages/report_internal.h"
 
-enum { NAME_BYTES = HS_REPORT_NAME_BYTES, TENSORS_SHOWN = 20 };
+enum { TENSORS_SHOWN = 20 };
 
-/* --- tasks: their names and where each begins --- */
-
-static int task_count(const HsReport *report)
+/* Where memory pressure halved the micro-batch, among the marks there are, in the order of steps: a label ends where the
+ * next begins. */
+static void add_pressure_marks(const HsReport *report, HsReportMarks *marks, HsPage *page)
 {
-    int named = hs_json_count(hs_json_get(report->run, "tasks"));
-    int count = report->matrix.tasks > named ? report->matrix.tasks : named;
-    return report->task_count > count ? report->task_count : count;
-}
-
-/* Where memory pressure halved the micro-batch, among the `count` marks there are, in the order of steps: a label ends
- * where the next begins.  Returns how many there are then. */
-static int add_pressure_marks(const HsReport *report, HsChartMark *marks, char (*names)[NAME_BYTES], int count)
-{
-    for (int64_t i = 0; i < report->pressures.count; i++, count++) {
-        int at = count;
-        snprintf(names[count], NAME_BYTES, "micro-batch %.0f", report->pressures.y[i]);
-        for (; at > 0 && marks[at - 1].x > report->pressures.x[i]; at--)
-            marks[at] = marks[at - 1];
-        marks[at] = (HsChartMark){ report->pressures.x[i], names[count] };
+    for (int64_t i = 0; marks->marks && i < report->pressures.count; i++) {
+        const double step = report->pressures.x[i];
+        int at = marks->count++;
+        for (; at > 0 && marks->marks[at - 1].x > step; at--)
+            marks->marks[at] = marks->marks[at - 1];
+        marks->marks[at] = (HsChartMark){ step, hs_page_print(page, "micro-batch %.0f", report->pressures.y[i]) };
     }
-    return count;
 }
 
 /* --- what ran --- */
-
-static void write_fact(FILE *stream, const char *name, const char *value)
-{
-    if (!value || !value[0])
-        return;
-    fprintf(stream, "<div><dt>%s</dt><dd>", name);
-    hs_html_text(stream, value);
-    fputs("</dd></div>\n", stream);
-}
 
 static double last_of(const HsReportSeries *series)
 {
     return series->count > 0 ? series->y[series->count - 1] : NAN;
 }
 
-static HsStatus write_head(const HsReport *report, FILE *stream)
+static void add_fact(HsPage *page, const char *name, const char *value)
+{
+    hs_page_fact(page, name, "%s", value ? value : "");
+}
+
+static void add_head(const HsReport *report, HsPage *page)
 {
     static const struct {
         const char *key, *label;
@@ -63,176 +49,130 @@ static HsStatus write_head(const HsReport *report, FILE *stream)
                   { "precision", "precision" },
                   { "strategy", "strategy" },
                   { "processes", "processes" } };
-    char text[96], figure[HS_HTML_FIGURE_BYTES];
+    char figure[HS_HTML_FIGURE_BYTES];
     const char *name = hs_json_string(hs_json_get(report->run, "name"));
-    double total = hs_json_number(hs_json_get(report->run, "total_steps"));
-    double parameters = hs_json_number(hs_json_get(report->run, "parameters"));
-    fputs("<h1>", stream);
-    hs_html_text(stream, name ? name : "Training run");
-    fprintf(stream, "</h1>\n<p class=\"soft\">%s</p>\n<section>\n<h2>What ran</h2>\n<dl class=\"facts\">\n",
-            report->finished ? "Finished." : "Not finished: what was recorded so far.");
+    const double total = hs_json_number(hs_json_get(report->run, "total_steps"));
+    const double parameters = hs_json_number(hs_json_get(report->run, "parameters"));
+    hs_page_heading(page, name ? name : "Training run",
+                    report->finished ? "Finished." : "Not finished: what was recorded so far.");
+    hs_page_bare_section(page, "What ran");
+    hs_page_facts(page);
     for (size_t i = 0; i < sizeof facts / sizeof *facts; i++)
-        write_fact(stream, facts[i].label, hs_json_string(hs_json_get(report->run, facts[i].key)));
-    if (parameters > 0) {
-        snprintf(text, sizeof text, parameters >= 1e6 ? "%.2f million" : "%.0f",
-                 parameters >= 1e6 ? parameters / 1e6 : parameters);
-        write_fact(stream, "parameters", text);
-    }
-    snprintf(text, sizeof text, total > 0 ? "%lld of %.0f" : "%lld", (long long)report->steps, total);
-    write_fact(stream, "optimizer steps", text);
+        add_fact(page, facts[i].label, hs_json_string(hs_json_get(report->run, facts[i].key)));
+    if (parameters >= 1e6)
+        hs_page_fact(page, "parameters", "%.2f million", parameters / 1e6);
+    else if (parameters > 0)
+        hs_page_fact(page, "parameters", "%.0f", parameters);
+    if (total > 0)
+        hs_page_fact(page, "optimizer steps", "%lld of %.0f", (long long)report->steps, total);
+    else
+        hs_page_fact(page, "optimizer steps", "%lld", (long long)report->steps);
     if (report->train.count > 0)
-        write_fact(stream, "last training loss", hs_html_figure(last_of(&report->train), figure));
+        add_fact(page, "last training loss", hs_html_figure(last_of(&report->train), figure));
     if (report->overall.count > 0)
-        write_fact(stream, "last validation loss", hs_html_figure(last_of(&report->overall), figure));
+        add_fact(page, "last validation loss", hs_html_figure(last_of(&report->overall), figure));
     if (report->overall.count > 0 && !isnan(report->bits_per_byte))
-        write_fact(stream, "the same in bits per byte", hs_html_figure(report->bits_per_byte, figure));
-    if (report->speed.count > 0) {
-        snprintf(text, sizeof text, "%s tokens/s", hs_html_figure(last_of(&report->speed), figure));
-        write_fact(stream, "speed at the end", text);
-    }
+        add_fact(page, "the same in bits per byte", hs_html_figure(report->bits_per_byte, figure));
+    if (report->speed.count > 0)
+        hs_page_fact(page, "speed at the end", "%s tokens/s", hs_html_figure(last_of(&report->speed), figure));
     if (hs_report_memory_bytes(report) > 0)
-        write_fact(stream, "memory", hs_html_bytes((double)hs_report_memory_bytes(report), figure));
-    write_fact(stream, "changed on the way", report->changes);
-    write_fact(stream, "was being forgotten", report->forgotten);
-    write_fact(stream, "ended early", report->stops);
-    write_fact(stream, "diverged", report->diverged);
-    fputs("</dl>\n", stream);
-    hs_report_end_section(stream);
-    return HS_OK;
+        add_fact(page, "memory", hs_html_bytes((double)hs_report_memory_bytes(report), figure));
+    add_fact(page, "changed on the way", report->changes);
+    add_fact(page, "was being forgotten", report->forgotten);
+    add_fact(page, "ended early", report->stops);
+    add_fact(page, "diverged", report->diverged);
 }
 
 /* --- the matrix --- */
 
-static void write_summary(const HsMatrix *matrix, FILE *stream)
+static void add_summary(const HsMatrix *matrix, HsPage *page)
 {
-    HsMatrixSummary summary = hs_matrix_summary(matrix);
+    const HsMatrixSummary summary = hs_matrix_summary(matrix);
     char figure[HS_HTML_FIGURE_BYTES];
-    fputs("<dl class=\"figures\">\n", stream);
+    hs_page_figures(page);
     for (int i = 0; i < hs_matrix_member_count; i++) {
-        double value = hs_matrix_member_value(&summary, i);
-        const bool none = isnan(value) && hs_matrix_members[i].offset == offsetof(HsMatrixSummary, forgetting) &&
-                          hs_matrix_is_joint(matrix);
-        if (isnan(value) && !none)
-            continue;
-        fputs("<div><dt>", stream);
-        for (const char *at = hs_matrix_members[i].name; *at; at++)
-            fputc(*at == '_' ? ' ' : *at, stream);
-        fprintf(stream, "</dt><dd class=\"value\">%s</dd><dd>", none ? "none" : hs_html_figure(value, figure));
-        hs_html_text(stream, none ? "trained on all tasks at once" : hs_matrix_members[i].doc);
-        fputs("</dd></div>\n", stream);
+        const HsMatrixMember *member = &hs_matrix_members[i];
+        const double value = hs_matrix_member_value(&summary, i);
+        const bool none =
+            isnan(value) && member->offset == offsetof(HsMatrixSummary, forgetting) && hs_matrix_is_joint(matrix);
+        if (none)
+            hs_page_figure(page, hs_page_words(page, member->name), "none", "trained on all tasks at once");
+        else if (!isnan(value))
+            hs_page_figure(page, hs_page_words(page, member->name), hs_html_figure(value, figure), member->doc);
     }
     for (int task = 0; task < matrix->tasks; task++) {
         const double left = hs_matrix_left(matrix, task);
-        if (!matrix->forgets[task] || isnan(left))
-            continue;
-        fputs("<div><dt>left of ", stream);
-        hs_html_text(stream, matrix->names[task]);
-        fprintf(
-            stream,
-            "</dt><dd class=\"value\">%.0f%%</dd><dd>a task that is to be forgotten: 100%% is as well as it was ever "
-            "known, 0%% as the untrained model knows it</dd></div>\n",
-            100 * left);
+        if (matrix->forgets[task] && !isnan(left))
+            hs_page_figure(page, hs_page_print(page, "left of %s", matrix->names[task]),
+                           hs_page_print(page, "%.0f%%", 100 * left),
+                           "a task that is to be forgotten: 100% is as well as it was ever known, 0% as the untrained "
+                           "model knows it");
     }
-    fputs("</dl>\n", stream);
 }
 
-static bool any_known(const double *values, int count)
-{
-    for (int i = 0; i < count; i++) {
-        if (isfinite(values[i]))
-            return true;
-    }
-    return false;
-}
-
-/* One row of the heat map per row of figures that holds any. */
-static HsStatus write_matrix(const HsReport *report, FILE *stream)
+/* One row of the heat map for each row of figures that holds any. */
+static void add_matrix(const HsReport *report, HsPage *page)
 {
     const HsMatrix *matrix = &report->matrix;
-    size_t tasks = (size_t)matrix->tasks, rows = 0;
+    const size_t tasks = (size_t)matrix->tasks;
     if (tasks == 0)
-        return HS_OK;
-    double *values = malloc((tasks + 3) * tasks * sizeof *values);
-    char(*names)[NAME_BYTES] = malloc((tasks + 3) * sizeof *names);
-    const char **row_names = malloc((tasks + 3) * sizeof *row_names);
-    const char **columns = malloc(tasks * sizeof *columns);
-    HsStatus status = HS_OK;
-    if (!values || !names || !row_names || !columns) {
-        status = hs_fail(HS_ENOMEM, "no memory to draw a matrix of %zu tasks", tasks);
-        goto done;
-    }
-    int diagonal = -1, measured = matrix->tasks - 1; /* the last row with a figure */
-    while (measured >= 0 && !any_known(hs_matrix_at(matrix, measured, 0), matrix->tasks))
+        return;
+    double *values = hs_page_room(page, (tasks + 3) * tasks, sizeof *values);
+    const char **names = hs_page_room(page, tasks + 3, sizeof *names);
+    if (!values || !names)
+        return;
+    int rows = 0, diagonal = -1, measured = matrix->tasks - 1; /* the last row with a figure */
+    while (measured >= 0 && !hs_report_any_known(hs_matrix_at(matrix, measured, 0), matrix->tasks))
         measured--;
     for (size_t i = 0; i < tasks + 3; i++) {
-        bool task_row = i > 0 && i <= tasks;
+        const bool task_row = i > 0 && i <= tasks;
         const double *row = i == 0           ? matrix->untrained
                             : task_row       ? matrix->loss + (i - 1) * tasks
                             : i == tasks + 1 ? matrix->floor
                                              : matrix->joint;
         /* A gap between rows stays, so that the diagonal is one. */
-        bool gap = task_row && diagonal >= 0 && (int)i - 1 < measured;
-        if (!any_known(row, matrix->tasks) && !gap)
+        const bool gap = task_row && diagonal >= 0 && (int)i - 1 < measured;
+        if (!hs_report_any_known(row, matrix->tasks) && !gap)
             continue;
         if (task_row && diagonal < 0)
-            diagonal = (int)rows - (int)(i - 1); /* where row 0 would be; below 0 when earlier rows are unknown */
-        if (task_row)
-            snprintf(names[rows], NAME_BYTES, "after %.63s", matrix->names[i - 1]);
-        else
-            snprintf(names[rows], NAME_BYTES, "%s", i == 0 ? "untrained" : i == tasks + 1 ? "floor" : "joint");
-        row_names[rows] = names[rows];
-        memcpy(values + rows * tasks, row, tasks * sizeof *row);
-        rows++;
+            diagonal = rows - (int)(i - 1); /* where row 0 would be; below 0 when earlier rows are unknown */
+        names[rows] = task_row         ? hs_page_print(page, "after %.63s", matrix->names[i - 1])
+                      : i == 0         ? "untrained"
+                      : i == tasks + 1 ? "floor"
+                                       : "joint";
+        memcpy(values + (size_t)rows++ * tasks, row, tasks * sizeof *row);
     }
-    for (size_t i = 0; i < tasks; i++)
-        columns[i] = matrix->names[i];
-    hs_report_begin_section(
-        stream, "What was learned, what was forgotten",
-        "Held-out loss on each task (column) after training on each task (row), in nats a token: lower is "
-        "better. The outlined cell of a row is the task just trained; what lies left of it shows what "
-        "earlier tasks lost or kept.");
-    write_summary(matrix, stream);
-    hs_html_heat_map(
-        stream, &(HsHeatMap){ "Loss by task", row_names, columns, values, (int)rows, (int)tasks, diagonal, NAN, NAN });
-    hs_report_end_section(stream);
-done:
-    free(columns);
-    free(row_names);
-    free(names);
-    free(values);
-    return status;
+    hs_page_section(page, "What was learned, what was forgotten",
+                    "Held-out loss on each task (column) after training on each task (row), in nats a token: lower is "
+                    "better. The outlined cell of a row is the task just trained; what lies left of it shows what "
+                    "earlier tasks lost or kept.");
+    add_summary(matrix, page);
+    hs_page_heat_map(page, &(HsHeatMap){ "Loss by task", names, hs_report_columns(matrix, page), values, rows,
+                                         matrix->tasks, diagonal, NAN, NAN });
 }
 
 /* --- curves --- */
 
-static HsStatus write_curves(const HsReport *report, FILE *stream)
+/* A curve for each task of which there are points, and one of all. */
+static void add_validation(const HsReport *report, const HsReportMarks *marks, HsPage *page)
 {
-    int tasks = task_count(report), curves = 0, mark_count;
-    size_t room = (size_t)tasks + 1; /* a curve for each, and one for all */
-    const size_t mark_room = room + (size_t)report->pressures.count;
-    HsStatus status = HS_OK;
-    if (report->train.count == 0 && report->overall.count == 0 && report->task_count == 0)
-        return HS_OK;
-    HsChartMark *marks = malloc(mark_room * sizeof *marks);
-    char(*mark_names)[NAME_BYTES] = malloc(mark_room * sizeof *mark_names);
-    char(*names)[NAME_BYTES] = malloc(room * sizeof *names);
-    HsChartSeries *series = malloc(room * sizeof *series);
-    if (!marks || !mark_names || !names || !series) {
-        status = hs_fail(HS_ENOMEM, "no memory to draw the curves of %d tasks", tasks);
-        goto done;
-    }
-    mark_count = hs_report_task_marks(report, marks, mark_names, tasks);
-    const char *explanation =
-        mark_count > 0 ? "Lower is better. Dashed lines are where tasks begin." : "Nats a token, lower is better.";
-    if (report->pressures.count > 0)
-        explanation =
-            mark_count > 0
-                ? "Lower is better. Dashed lines are where tasks begin, and where memory pressure halved the "
-                  "micro-batch; the effective batch stayed."
-                : "Nats a token, lower is better. Dashed lines are where memory pressure halved the micro-batch; "
-                  "the effective batch stayed.";
-    hs_report_begin_section(stream, "Loss over training", explanation);
-    mark_count = add_pressure_marks(report, marks, mark_names, mark_count);
+    const int tasks = hs_report_task_count(report);
+    HsChartSeries *series = hs_page_room(page, (size_t)tasks + 1, sizeof *series);
+    int count = 0;
+    if (!series)
+        return;
+    if (report->overall.count > 0)
+        series[count++] = hs_report_curve(tasks > 1 ? "all tasks" : "validation", &report->overall);
+    for (int i = 0; i < report->task_count; i++)
+        if (report->tasks[i].validation.count > 0)
+            series[count++] = hs_report_curve(hs_report_task_name(report, i, page), &report->tasks[i].validation);
+    if (count > 0)
+        hs_page_lines(page, &(HsLineChart){ tasks > 1 ? "Validation loss by task" : "Validation loss", "optimizer step",
+                                            "nats a token", series, count, marks->marks, marks->count });
+}
+
+static void add_curves(const HsReport *report, HsPage *page)
+{
     const struct {
         const char *title, *unit;
         struct {
@@ -244,92 +184,59 @@ static HsStatus write_curves(const HsReport *report, FILE *stream)
         { "Distillation", "added to the loss of a compared token", { { "distillation", &report->distillation } } },
         { "Penalty", "(strength / 2) x sum of importance x squared distance", { { "penalty", &report->penalty } } },
     };
+    static const char *const explanations[2][2] = {
+        /* by whether tasks begin, and whether memory pressure halved the micro-batch */
+        { "Nats a token, lower is better.",
+          "Nats a token, lower is better. Dashed lines are where memory pressure halved the micro-batch; the effective "
+          "batch stayed." },
+        { "Lower is better. Dashed lines are where tasks begin.",
+          "Lower is better. Dashed lines are where tasks begin, and where memory pressure halved the micro-batch; the "
+          "effective batch stayed." },
+    };
+    if (report->train.count == 0 && report->overall.count == 0 && report->task_count == 0)
+        return;
+    HsReportMarks marks = hs_report_task_marks(report, page);
+    const bool tasks = marks.count > 0, pressure = report->pressures.count > 0;
+    add_pressure_marks(report, &marks, page);
+    hs_page_section(page, "Loss over training", "%s", explanations[tasks][pressure]);
     for (size_t i = 0; i < sizeof charts / sizeof *charts; i++) {
         HsChartSeries lines[2];
         int count = 0;
         for (int j = 0; j < 2; j++) {
             const HsReportSeries *points = charts[i].lines[j].points;
-            if (points && any_known(points->y, (int)points->count))
-                lines[count++] = (HsChartSeries){ charts[i].lines[j].name, points->x, points->y, points->count };
+            if (points && hs_report_any_known(points->y, points->count))
+                lines[count++] = hs_report_curve(charts[i].lines[j].name, points);
         }
         if (count > 0)
-            hs_html_line_chart(stream, charts[i].title, "optimizer step", charts[i].unit, lines, count, marks,
-                               mark_count);
+            hs_page_lines(page, &(HsLineChart){ charts[i].title, "optimizer step", charts[i].unit, lines, count,
+                                                marks.marks, marks.count });
     }
-    if (report->overall.count > 0) {
-        snprintf(names[curves], NAME_BYTES, tasks > 1 ? "all tasks" : "validation");
-        series[curves] = (HsChartSeries){ names[curves], report->overall.x, report->overall.y, report->overall.count };
-        curves++;
-    }
-    for (int i = 0; i < report->task_count; i++) {
-        const HsReportSeries *points = &report->tasks[i].validation;
-        if (points->count == 0)
-            continue;
-        hs_report_task_name(report, i, names[curves]);
-        series[curves] = (HsChartSeries){ names[curves], points->x, points->y, points->count };
-        curves++;
-    }
-    if (curves > 0)
-        hs_html_line_chart(stream, tasks > 1 ? "Validation loss by task" : "Validation loss", "optimizer step",
-                           "nats a token", series, curves, marks, mark_count);
-    hs_report_end_section(stream);
-done:
-    free(series);
-    free(names);
-    free(mark_names);
-    free(marks);
-    return status;
+    add_validation(report, &marks, page);
 }
 
 /* --- bars --- */
 
-/* Room for `count` bars: names point into text that must stay. */
-typedef struct Bars {
-    const char **names;
-    double *values;
-    int count;
-} Bars;
-
-static HsStatus make_bars(Bars *bars, int room)
+static void add_forgetting(const HsReport *report, HsPage *page)
 {
-    size_t count = (size_t)(room > 0 ? room : 1);
-    *bars = (Bars){ malloc(count * sizeof *bars->names), malloc(count * sizeof *bars->values), 0 };
-    return bars->names && bars->values ? HS_OK : hs_fail(HS_ENOMEM, "no memory to draw %d bars", room);
+    const HsMatrix *matrix = &report->matrix;
+    const int last = matrix->tasks > 0 ? hs_matrix_last_row(matrix) : -1;
+    const char **names = hs_page_room(page, (size_t)matrix->tasks, sizeof *names);
+    double *values = hs_page_room(page, (size_t)matrix->tasks, sizeof *values);
+    int count = 0;
+    for (int task = 0; names && values && task < last; task++)
+        if (!matrix->forgets[task]) {
+            names[count] = matrix->names[task];
+            values[count++] = hs_matrix_forgetting(matrix, task);
+        }
+    if (!hs_report_any_known(values, count))
+        return;
+    hs_page_section(page, "Forgetting by task",
+                    "How far each earlier task's loss has risen above the lowest it ever had: lower is better, 0 is "
+                    "nothing lost.");
+    hs_page_bars(page, &(HsBarChart){ "Rise of the loss", "nats", names, values, NULL, count });
 }
 
-static void add_bar(Bars *bars, const char *name, double value)
-{
-    bars->names[bars->count] = name;
-    bars->values[bars->count++] = value;
-}
-
-static void free_bars(Bars *bars)
-{
-    free(bars->names);
-    free(bars->values);
-}
-
-static HsStatus write_forgetting(const HsReport *report, FILE *stream)
-{
-    int last = report->matrix.tasks > 0 ? hs_matrix_last_row(&report->matrix) : -1;
-    Bars bars;
-    HsStatus status = make_bars(&bars, report->matrix.tasks);
-    for (int task = 0; task < last && status == HS_OK; task++)
-        if (!report->matrix.forgets[task])
-            add_bar(&bars, report->matrix.names[task], hs_matrix_forgetting(&report->matrix, task));
-    if (status == HS_OK && any_known(bars.values, bars.count)) {
-        hs_report_begin_section(
-            stream, "Forgetting by task",
-            "How far each earlier task's loss has risen above the lowest it ever had: lower is better, 0 is "
-            "nothing lost.");
-        hs_html_bar_chart(stream, "Rise of the loss", "nats", bars.names, bars.values, NULL, bars.count);
-        hs_report_end_section(stream);
-    }
-    free_bars(&bars);
-    return status;
-}
-
-static HsStatus write_importance(const HsReport *report, FILE *stream)
+static void add_importance(const HsReport *report, HsPage *page)
 {
     const HsJson *line = report->importance, *tensors = hs_json_get(line, "tensors");
     static const struct {
@@ -341,79 +248,68 @@ static HsStatus write_importance(const HsReport *report, FILE *stream)
         { "strength_mean", "strength x mean", "how stiffly an average parameter is held" },
         { "rate_strength_maximum", "rate x strength x maximum", "above 2 plain gradient descent diverges" },
     };
-    Bars bars;
+    const char *names[TENSORS_SHOWN];
+    double values[TENSORS_SHOWN];
+    char figure[HS_HTML_FIGURE_BYTES];
+    int count = 0;
     if (hs_json_count(tensors) == 0)
-        return HS_OK;
-    HsStatus status = make_bars(&bars, TENSORS_SHOWN);
-    if (status != HS_OK) {
-        free_bars(&bars);
-        return status;
-    }
+        return;
     /* The largest shares, by insertion: smaller ones fall off the end. */
     for (const HsJson *tensor = hs_json_first(tensors); tensor; tensor = hs_json_next(tensor)) {
-        double share = 100 * hs_json_number(hs_json_get(tensor, "share"));
-        int at = bars.count;
-        if (at == TENSORS_SHOWN && share <= bars.values[at - 1])
+        const double share = 100 * hs_json_number(hs_json_get(tensor, "share"));
+        if (count == TENSORS_SHOWN && share <= values[count - 1])
             continue;
-        bars.count += at < TENSORS_SHOWN;
-        for (at = bars.count - 1; at > 0 && bars.values[at - 1] < share; at--) {
-            bars.values[at] = bars.values[at - 1];
-            bars.names[at] = bars.names[at - 1];
+        count += count < TENSORS_SHOWN;
+        int at = count - 1;
+        for (; at > 0 && values[at - 1] < share; at--) {
+            values[at] = values[at - 1];
+            names[at] = names[at - 1];
         }
-        bars.values[at] = share;
-        bars.names[at] = hs_json_string(hs_json_get(tensor, "name"));
+        values[at] = share;
+        names[at] = hs_json_string(hs_json_get(tensor, "name"));
     }
-    hs_report_begin_section(stream, "What the penalty protects",
-                            "Importance as last measured, and the tensors that hold the largest shares of its sum.");
-    fputs("<dl class=\"figures\">\n", stream);
-    for (size_t i = 0; i < sizeof totals / sizeof *totals; i++) {
-        char figure[HS_HTML_FIGURE_BYTES];
-        hs_html_figure(hs_json_number(hs_json_get(line, totals[i].key)), figure);
-        fprintf(stream, "<div><dt>%s</dt><dd class=\"value\">%s</dd><dd>%s</dd></div>\n", totals[i].label, figure,
-                totals[i].doc);
-    }
-    fputs("</dl>\n", stream);
-    hs_html_bar_chart(stream, "Share of all importance", "%", bars.names, bars.values, NULL, bars.count);
-    hs_report_end_section(stream);
-    free_bars(&bars);
-    return HS_OK;
+    hs_page_section(page, "What the penalty protects",
+                    "Importance as last measured, and the tensors that hold the largest shares of its sum.");
+    hs_page_figures(page);
+    for (size_t i = 0; i < sizeof totals / sizeof *totals; i++)
+        hs_page_figure(page, totals[i].label, hs_html_figure(hs_json_number(hs_json_get(line, totals[i].key)), figure),
+                       totals[i].doc);
+    hs_page_bars(page, &(HsBarChart){ "Share of all importance", "%", names, values, NULL, count });
 }
 
-static HsStatus write_memory(const HsReport *report, FILE *stream)
+static void add_memory(const HsReport *report, HsPage *page)
 {
-    const double mebibyte = 1024.0 * 1024.0;
     const HsJson *memory = hs_json_get(report->run, "memory");
-    Bars bars;
-    HsStatus status = make_bars(&bars, hs_json_count(memory));
-    for (const HsJson *part = hs_json_first(memory); part && status == HS_OK; part = hs_json_next(part)) {
+    const size_t parts = (size_t)hs_json_count(memory);
+    const char **names = hs_page_room(page, parts, sizeof *names);
+    double *values = hs_page_room(page, parts, sizeof *values);
+    char total[HS_HTML_FIGURE_BYTES];
+    int count = 0;
+    for (const HsJson *part = hs_json_first(memory); names && values && part; part = hs_json_next(part)) {
         int64_t bytes = 0;
-        status = hs_json_need_integer("memory", part, "bytes", &bytes);
-        if (bytes > 0)
-            add_bar(&bars, hs_json_string(hs_json_get(part, "what")), (double)bytes / mebibyte);
+        if (hs_json_need_integer("memory", part, "bytes", &bytes) != HS_OK || bytes <= 0) /* report_read.c checked it */
+            continue;
+        names[count] = hs_json_string(hs_json_get(part, "what"));
+        values[count++] = (double)bytes / (1024.0 * 1024.0);
     }
-    if (status == HS_OK && bars.count > 0) {
-        char total[HS_HTML_FIGURE_BYTES], text[160];
-        hs_html_bytes((double)hs_report_memory_bytes(report), total);
-        snprintf(text, sizeof text, "Planned before the first step and never more: %s in all.", total);
-        hs_report_begin_section(stream, "Memory", text);
-        hs_html_bar_chart(stream, "By use", "MiB", bars.names, bars.values, NULL, bars.count);
-        hs_report_end_section(stream);
-    }
-    free_bars(&bars);
-    return status;
+    if (count == 0)
+        return;
+    hs_page_section(page, "Memory", "Planned before the first step and never more: %s in all.",
+                    hs_html_bytes((double)hs_report_memory_bytes(report), total));
+    hs_page_bars(page, &(HsBarChart){ "By use", "MiB", names, values, NULL, count });
 }
 
 /* --- the page --- */
 
-static HsStatus (*const sections[])(const HsReport *report, FILE *stream) = {
-    write_head,       write_matrix,     hs_report_write_accuracy, write_curves, hs_report_write_samples,
-    write_forgetting, write_importance, hs_report_write_scales,   write_memory,
+static void (*const sections[])(const HsReport *report, HsPage *page) = {
+    add_head,       add_matrix,     hs_report_add_accuracy, add_curves, hs_report_add_samples,
+    add_forgetting, add_importance, hs_report_add_scales,   add_memory,
 };
 
-static HsStatus write_body(FILE *stream, const void *user)
+static HsStatus fill(HsPage *page, const void *user)
 {
     for (size_t i = 0; i < sizeof sections / sizeof *sections; i++)
-        HS_TRY(sections[i](user, stream));
+        sections[i](user, page);
     return HS_OK;
 }
 
@@ -425,7 +321,7 @@ HsStatus hs_report_write(const char *out_dir)
     const char *name = hs_json_string(hs_json_get(report.run, "name"));
     HsStatus status = hs_storage_join(out_dir, "report.html", &path);
     if (status == HS_OK)
-        status = hs_html_write(path, name ? name : "Training run", write_body, &report);
+        status = hs_page_write(path, name ? name : "Training run", fill, &report);
     free(path);
     hs_report_deinit(&report);
     return status;

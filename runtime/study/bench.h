@@ -20,6 +20,7 @@
 
 #include "runtime/engine/gradient_histograms.h"
 #include "runtime/model/coded_figures.h"
+#include "runtime/pages/page.h"
 #include "runtime/record/trace.h"
 #include "runtime/study/bench_modes.h"
 
@@ -111,6 +112,6 @@ HsStatus hs_bench_write_json(const char *path, const HsBenchResults *results, bo
 HsStatus hs_bench_read_folders(const char *path, HsStatus (*visit)(void *user, const char *folder), void *user);
 HsStatus hs_bench_write_html(const char *path, const HsBenchResults *results);
 /* The charts of the page: sections of it. */
-HsStatus hs_bench_write_charts(const HsBenchResults *results, FILE *stream);
+void hs_bench_add_charts(const HsBenchResults *results, HsPage *page);
 
 #endif

@@ -5,43 +5,25 @@
 #include <math.h>
 #include <string.h>
 
-#include "runtime/pages/html.h"
+#include "runtime/pages/html_text.h"
 #include "runtime/record/progress.h"
 #include "runtime/study/bench.h"
 
-enum { CELL_BYTES = 64 };
-
 /* ---- head ---- */
 
-static void write_fact(FILE *stream, const char *name, const char *value)
-{
-    fprintf(stream, "<div><dt>%s</dt><dd>", name);
-    hs_html_text(stream, value);
-    fputs("</dd></div>\n", stream);
-}
-
-static void write_facts(const HsBenchResults *results, FILE *stream)
+static void add_facts(const HsBenchResults *results, HsPage *page)
 {
     const HsBenchRun *first = &results->runs[0];
-    char text[128], count[32], tokens[32];
-    fputs("<section>\n<dl class=\"facts\">\n", stream);
+    char count[32], tokens[32];
+    hs_page_bare_section(page, NULL);
+    hs_page_facts(page);
     hs_progress_format_count((double)first->parameters, count, sizeof count);
-    write_fact(stream, "parameters", count);
+    hs_page_fact(page, "parameters", "%s", count);
     hs_progress_format_count((double)(results->steps * first->tokens_per_step), tokens, sizeof tokens);
-    snprintf(text, sizeof text, "%lld of %lld tokens (%s)", (long long)results->steps,
-             (long long)first->tokens_per_step, tokens);
-    write_fact(stream, "steps of each mode", text);
-    write_fact(stream, "order", results->interleaved ? "turns of a second" : "one after another: not all fit");
-    write_fact(stream, "distances from", results->runs[results->reference].mode->name);
-    fputs("</dl>\n</section>\n", stream);
-}
-
-/* A figure and whose it is. */
-static void write_head(FILE *stream, const char *title, const char *value, const char *who)
-{
-    fprintf(stream, "<div><dt>%s</dt><dd class=\"value\">%s</dd><dd>", title, value);
-    hs_html_text(stream, who);
-    fputs("</dd></div>\n", stream);
+    hs_page_fact(page, "steps of each mode", "%lld of %lld tokens (%s)", (long long)results->steps,
+                 (long long)first->tokens_per_step, tokens);
+    hs_page_fact(page, "order", results->interleaved ? "turns of a second" : "one after another: not all fit");
+    hs_page_fact(page, "distances from", "%s", results->runs[results->reference].mode->name);
 }
 
 typedef struct Best {
@@ -68,171 +50,124 @@ static void find_best(const HsBenchResults *results, Best *best)
 }
 
 /* "bf16: 1.31 times fp32"; just the mode where there is nothing to compare it with. */
-static void write_ratio(FILE *stream, const char *title, const char *value, const char *mode, double ratio,
-                        const char *reference)
+static void add_best(HsPage *page, const char *title, const char *value, const char *mode, double ratio,
+                     const char *reference)
 {
-    char who[4 * HS_BENCH_NAME_BYTES];
-    if (ratio > 0 && isfinite(ratio))
-        snprintf(who, sizeof who, "%s: %.2f times %s", mode, ratio, reference);
-    else
-        snprintf(who, sizeof who, "%s", mode);
-    write_head(stream, title, value, who);
+    const bool known = ratio > 0 && isfinite(ratio);
+    hs_page_figure(page, title, value, known ? hs_page_print(page, "%s: %.2f times %s", mode, ratio, reference) : mode);
 }
 
-static void write_heads(const HsBenchResults *results, const Best *best, FILE *stream)
+static void add_heads(const HsBenchResults *results, const Best *best, HsPage *page)
 {
-    char value[CELL_BYTES], figure[HS_HTML_FIGURE_BYTES];
+    char value[64];
     const HsBenchRun *reference = &results->runs[results->reference];
     if (best->fastest < 0 && best->smallest < 0 && best->nearest < 0)
         return;
-    fputs("<section>\n<dl class=\"figures\" style=\"margin:0\">\n", stream);
+    hs_page_bare_section(page, NULL);
+    hs_page_figures(page);
     if (best->fastest >= 0) {
         const double speed = best->figures[best->fastest].tokens_per_second;
         hs_progress_format_count(speed, value, sizeof value);
-        write_ratio(stream, "most tokens a second", value, results->runs[best->fastest].mode->name,
-                    speed / best->figures[results->reference].tokens_per_second, reference->mode->name);
+        add_best(page, "most tokens a second", value, results->runs[best->fastest].mode->name,
+                 speed / best->figures[results->reference].tokens_per_second, reference->mode->name);
     }
     if (best->smallest >= 0) {
         const double bytes = (double)hs_memory_sum(results->runs[best->smallest].peak);
-        write_ratio(stream, "least memory", hs_html_bytes(bytes, figure), results->runs[best->smallest].mode->name,
-                    bytes / (double)hs_memory_sum(reference->peak), reference->mode->name);
+        add_best(page, "least memory", hs_html_bytes(bytes, value), results->runs[best->smallest].mode->name,
+                 bytes / (double)hs_memory_sum(reference->peak), reference->mode->name);
     }
-    if (best->nearest >= 0) {
-        snprintf(figure, sizeof figure, "%.4f", results->runs[best->nearest].validation_loss);
-        write_head(stream, "lowest validation loss", figure, results->runs[best->nearest].mode->name);
-    }
-    fputs("</dl>\n</section>\n", stream);
+    if (best->nearest >= 0)
+        hs_page_figure(page, "lowest validation loss",
+                       hs_page_print(page, "%.4f", results->runs[best->nearest].validation_loss),
+                       results->runs[best->nearest].mode->name);
 }
 
 /* ---- the table ---- */
 
-static void write_cell(FILE *stream, const char *text)
-{
-    fprintf(stream, "<td>%s</td>", text);
-}
-
-static void write_speed(FILE *stream, const HsBenchFigures *figures)
+static void add_speed(HsPage *page, const HsBenchFigures *figures)
 {
     char median[32], slow[32], fast[32];
     if (isnan(figures->tokens_per_second)) {
-        write_cell(stream, "\u2013");
+        hs_page_cell(page, "\u2013");
         return;
     }
     hs_progress_format_count(figures->tokens_per_second, median, sizeof median);
     hs_progress_format_count(figures->tokens_per_second_p10, slow, sizeof slow);
     hs_progress_format_count(figures->tokens_per_second_p90, fast, sizeof fast);
-    fprintf(stream, "<td>%s<div class=\"soft\" style=\"font-size:.82em\">%s to %s</div></td>", median, slow, fast);
+    hs_page_cell(page, "%s", median);
+    hs_page_below(page, "%s to %s", slow, fast);
 }
 
-/* `format` takes the value; a dash for NAN. */
-static void write_real(FILE *stream, double value, const char *format)
+static void add_memory(HsPage *page, const HsBenchRun *run)
 {
-    char text[32] = "\u2013";
-    if (!isnan(value))
-        snprintf(text, sizeof text, format, value);
-    write_cell(stream, text);
+    char text[HS_HTML_FIGURE_BYTES];
+    hs_page_cell(page, "%s", hs_html_bytes((double)hs_memory_sum(run->peak), text));
+    if (memcmp(run->peak, run->planned, sizeof run->peak) == 0)
+        hs_page_below(page, "as planned");
+    else
+        hs_page_below(page, "planned %s", hs_html_bytes((double)hs_memory_sum(run->planned), text));
 }
 
-static void write_memory(FILE *stream, const HsBenchRun *run)
+static void add_row(const HsBenchRun *run, const HsBenchFigures *figures, HsPage *page)
 {
-    char peak[HS_HTML_FIGURE_BYTES], planned[HS_HTML_FIGURE_BYTES];
-    const bool equal = memcmp(run->peak, run->planned, sizeof run->peak) == 0;
-    hs_html_bytes((double)hs_memory_sum(run->planned), planned);
-    fprintf(stream, "<td>%s<div class=\"soft\" style=\"font-size:.82em\">%s%s</div></td>",
-            hs_html_bytes((double)hs_memory_sum(run->peak), peak), equal ? "as planned" : "planned ",
-            equal ? "" : planned);
-}
-
-static void write_distance(FILE *stream, const HsBenchFigures *figures)
-{
-    if (isnan(figures->distance_most)) {
-        write_cell(stream, "\u2013");
-        return;
-    }
-    fprintf(stream, "<td>%.3g%%<div class=\"soft\" style=\"font-size:.82em\">at end %.3g%%</div></td>",
-            100 * figures->distance_most, 100 * figures->distance_final);
-}
-
-static void write_row(const HsBenchResults *results, int index, const HsBenchFigures *figures, FILE *stream)
-{
-    const HsBenchRun *run = &results->runs[index];
-    fputs("<tr><th scope=\"row\">", stream);
-    hs_html_text(stream, run->mode->label);
-    if (strcmp(run->mode->label, run->mode->name) != 0) {
-        fputs("<div class=\"soft\" style=\"font-size:.82em\">", stream);
-        hs_html_text(stream, run->mode->name);
-        fputs("</div>", stream);
-    }
-    fputs("</th>", stream);
-    write_speed(stream, figures);
-    write_real(stream, 100 * figures->peak_share, "%.0f%%");
-    write_memory(stream, run);
-    write_real(stream, figures->training_loss, "%.4f");
-    write_real(stream, run->finished ? run->validation_loss : NAN, "%.4f");
-    write_distance(stream, figures);
-    fprintf(stream, "<td>%lld", (long long)run->applied_steps);
+    hs_page_row(page, run->mode->label);
+    if (strcmp(run->mode->label, run->mode->name) != 0)
+        hs_page_below(page, "%s", run->mode->name);
+    add_speed(page, figures);
+    hs_page_real(page, "%.0f%%", 100 * figures->peak_share);
+    add_memory(page, run);
+    hs_page_real(page, "%.4f", figures->training_loss);
+    hs_page_real(page, "%.4f", run->finished ? run->validation_loss : NAN);
+    hs_page_real(page, "%.3g%%", 100 * figures->distance_most);
+    if (!isnan(figures->distance_most))
+        hs_page_below(page, "at end %.3g%%", 100 * figures->distance_final);
+    hs_page_cell(page, "%lld", (long long)run->applied_steps);
     if (run->skipped_steps > 0)
-        fprintf(stream, "<div class=\"soft\" style=\"font-size:.82em\">skipped %lld</div>",
-                (long long)run->skipped_steps);
-    fputs("</td></tr>\n", stream);
+        hs_page_below(page, "skipped %lld", (long long)run->skipped_steps);
 }
 
-static void write_table(const HsBenchResults *results, const Best *best, FILE *stream)
+static void add_table(const HsBenchResults *results, const Best *best, HsPage *page)
 {
-    static const char *const titles[] = {
-        "tokens/s", "of peak", "memory", "training", "validation", "distance", "steps"
-    };
-    fputs("<section>\n<h2>Modes</h2>\n<p class=\"soft\">Tokens a second: median over steps, from the slow tenth to the "
-          "fast one. Of peak: share of the measured peak of products in that format. Losses in nats a token; training: "
-          "mean of the last tenth of the steps. Distance: the largest between this mode's loss and the one of ",
-          stream);
-    hs_html_text(stream, results->runs[results->reference].mode->name);
-    fputs(" at the same step, relative; at the end, the mean of the last tenth.</p>\n<div class=\"scroll\" "
-          "tabindex=\"0\" role=\"group\" aria-label=\"table of modes\">\n"
-          "<table>\n<thead><tr><th scope=\"col\" style=\"text-align:left\">mode</th>",
-          stream);
-    for (size_t i = 0; i < sizeof titles / sizeof *titles; i++)
-        fprintf(stream, "<th scope=\"col\">%s</th>", titles[i]);
-    fputs("</tr></thead>\n<tbody>\n", stream);
+    static const char *const titles[] = { "mode",     "tokens/s",   "of peak",  "memory",
+                                          "training", "validation", "distance", "steps" };
+    hs_page_section(
+        page, "Modes",
+        "Tokens a second: median over steps, from the slow tenth to the fast one. Of peak: share of the measured peak "
+        "of products in that format. Losses in nats a token; training: mean of the last tenth of the steps. Distance: "
+        "the largest between this mode's loss and the one of %s at the same step, relative; at the end, the mean of "
+        "the last tenth.",
+        results->runs[results->reference].mode->name);
+    hs_page_table(page, "table of modes");
+    hs_page_columns(page, titles, sizeof titles / sizeof *titles);
     for (int i = 0; i < results->count; i++)
-        write_row(results, i, &best->figures[i], stream);
-    fputs("</tbody>\n</table>\n</div>\n", stream);
-    for (int i = 0; i < results->count; i++) {
-        const HsBenchRun *run = &results->runs[i];
-        if (run->failure[0] == '\0')
-            continue;
-        fputs("<p>", stream);
-        hs_html_text(stream, run->mode->name);
-        fprintf(stream, " ended after %lld steps: ", (long long)run->steps);
-        hs_html_text(stream, run->failure);
-        fputs("</p>\n", stream);
-    }
-    fputs("</section>\n", stream);
+        add_row(&results->runs[i], &best->figures[i], page);
+    for (int i = 0; i < results->count; i++)
+        if (results->runs[i].failure[0])
+            hs_page_paragraph(page, "%s ended after %lld steps: %s", results->runs[i].mode->name,
+                              (long long)results->runs[i].steps, results->runs[i].failure);
 }
 
 /* ---- the page ---- */
 
-static HsStatus write_body(FILE *stream, const void *user)
+static HsStatus fill(HsPage *page, const void *user)
 {
     const HsBenchResults *results = user;
     Best best;
     find_best(results, &best);
-    fputs("<h1>", stream);
-    hs_html_text(stream, results->config_path);
-    fputs("</h1>\n<p class=\"soft\">Modes side by side: the same model, data and seed, on ", stream);
-    hs_html_text(stream, results->device);
-    fputs(".</p>\n", stream);
+    hs_page_heading(page, results->config_path, "Modes side by side: the same model, data and seed, on %s.",
+                    results->device);
     if (results->interrupted)
-        fputs("<p>Interrupted: figures are of the steps until then.</p>\n", stream);
+        hs_page_paragraph(page, "Interrupted: figures are of the steps until then.");
     if (results->emulated)
-        fputs("<p>The device is emulated: its times mean nothing.</p>\n", stream);
-    write_heads(results, &best, stream);
-    write_facts(results, stream);
-    write_table(results, &best, stream);
-    return hs_bench_write_charts(results, stream);
+        hs_page_paragraph(page, "The device is emulated: its times mean nothing.");
+    add_heads(results, &best, page);
+    add_facts(results, page);
+    add_table(results, &best, page);
+    hs_bench_add_charts(results, page);
+    return HS_OK;
 }
 
 HsStatus hs_bench_write_html(const char *path, const HsBenchResults *results)
 {
-    return hs_html_write(path, results->config_path, write_body, results);
+    return hs_page_write(path, results->config_path, fill, results);
 }

@@ -6,7 +6,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "runtime/pages/html.h"
+#include "runtime/pages/html_text.h"
 #include "runtime/record/progress.h"
 #include "runtime/study/bench.h"
 

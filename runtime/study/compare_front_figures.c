@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "runtime/io/storage.h"
-#include "runtime/pages/html.h"
+#include "runtime/pages/html_text.h"
 
 #define MEMBER(name) ((int)(offsetof(HsMatrixSummary, name) / sizeof(double)))
 

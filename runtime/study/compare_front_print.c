@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "runtime/pages/html.h"
+#include "runtime/pages/html_text.h"
 #include "runtime/record/progress.h"
 #include "runtime/study/compare_front_figures.h"
 

@@ -13,6 +13,7 @@
 #define HS_RUNTIME_STUDY_COMPARE_PAGE_H
 
 #include "runtime/io/json.h"
+#include "runtime/pages/page.h"
 #include "runtime/pages/report.h"
 
 typedef struct HsCompareRow {
@@ -52,7 +53,7 @@ void hs_compare_figures_free(HsCompareFigures *figures, int count);
 
 /* For pages and JSON that have more: the page's table, and compare.json as a tree, whose member "strategies" has an
  * object a row. */
-HsStatus hs_compare_write_table(const HsCompareFigures *figures, int count, FILE *stream);
+void hs_compare_add_table(const HsCompareFigures *figures, int count, HsPage *page);
 HsJson *hs_compare_json(const HsCompareRow *rows, const HsCompareFigures *figures, int count);
 
 /* A page and JSON, each under a temporary name, then renamed; and a table at most `columns` wide (at least 40; spreads

@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "runtime/pages/html.h"
+#include "runtime/pages/html_text.h"
 #include "runtime/record/progress.h"
 #include "runtime/study/compare_page.h"
 

@@ -7,7 +7,7 @@
 
 #include "runtime/checkpoint/checkpoint.h"
 #include "runtime/pages/html.h"
-#include "runtime/pages/html_exponents.h"
+#include "runtime/pages/html.h"
 #include "runtime/pages/inspect.h"
 #include "tests/support/page.h"
 #include "tests/support/scratch.h"
@@ -224,9 +224,8 @@ static char *chart_of(const HsExponentSeries *series, int count)
     size_t size = 0;
     FILE *stream = open_memstream(&text, &size);
     cr_assert_not_null(stream);
-    hs_html_begin(stream, "chart");
-    hs_html_exponent_chart(stream, "a <chart>", series, count);
-    hs_html_end(stream);
+    const HsExponentChart chart = { "a <chart>", series, count };
+    hs_html_page(stream, "chart", &(HsPageBlock){ .kind = HS_PAGE_EXPONENTS, .chart = &chart });
     fclose(stream);
     page_expect_sound(text);
     return text;

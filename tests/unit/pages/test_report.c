@@ -5,7 +5,7 @@
  */
 #include <math.h>
 
-#include "runtime/pages/html.h"
+#include "runtime/pages/html_text.h"
 #include "runtime/pages/report.h"
 #include "runtime/record/metrics.h"
 #include "tests/support/page.h"
