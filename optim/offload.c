@@ -218,8 +218,7 @@ static HsStatus update_piece(HsOffload *offload, const HsOptimizer *optimizer, c
     HsUpdateArgs update = hs_rule_update(optimizer, &span);
     update.scalars = offload->scalars;
     update.rng.step_counter = &offload->state->update_step;
-    const HsUpdateRule *rule = hs_rule_get(hs_optimizer_kind_of(&optimizer->config, &span));
-    const HsStatus status = rule->apply(optimizer, &offload->host, &span, &update);
+    const HsStatus status = hs_rule_apply(optimizer, &offload->host, &span, &update);
     return status == HS_OK ? HS_OK : hs_error_prefix(status, "optimizer, tensor %s, on the host", span.name);
 }
 

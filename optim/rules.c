@@ -35,16 +35,10 @@ static HsAdamWArgs adamw_args(const HsOptimizer *optimizer, const HsSpan *span, 
                           .v = span->state[1] };
 }
 
-static HsStatus adamw_apply(const HsOptimizer *optimizer, HsContext *context, const HsSpan *span,
-                            const HsUpdateArgs *update)
+static void adamw_append(const HsOptimizer *optimizer, const HsSpan *span, const HsUpdateArgs *update,
+                         HsUpdateListArgs *list)
 {
-    const HsAdamWArgs args = adamw_args(optimizer, span, update);
-    return hs_op_adamw(context, &args);
-}
-
-static void adamw_append(HsOptimizer *optimizer, const HsSpan *span, const HsUpdateArgs *update)
-{
-    optimizer->adamw[optimizer->list.adamw_count++] = adamw_args(optimizer, span, update);
+    list->adamw[list->adamw_count++] = adamw_args(optimizer, span, update);
 }
 
 /* Few elements save nothing.  Rows of a table that tokens look up are updated seldom and then by much, so that one
@@ -79,16 +73,10 @@ static HsAdamW8bitArgs adamw8bit_args(const HsOptimizer *optimizer, const HsSpan
                               .v_absmax = span->state[3] };
 }
 
-static HsStatus adamw8bit_apply(const HsOptimizer *optimizer, HsContext *context, const HsSpan *span,
-                                const HsUpdateArgs *update)
+static void adamw8bit_append(const HsOptimizer *optimizer, const HsSpan *span, const HsUpdateArgs *update,
+                             HsUpdateListArgs *list)
 {
-    const HsAdamW8bitArgs args = adamw8bit_args(optimizer, span, update);
-    return hs_op_adamw8bit(context, &args);
-}
-
-static void adamw8bit_append(HsOptimizer *optimizer, const HsSpan *span, const HsUpdateArgs *update)
-{
-    optimizer->adamw8bit[optimizer->list.adamw8bit_count++] = adamw8bit_args(optimizer, span, update);
+    list->adamw8bit[list->adamw8bit_count++] = adamw8bit_args(optimizer, span, update);
 }
 
 static bool sgd_has_momentum(const HsOptimizerConfig *config)
@@ -109,16 +97,10 @@ static HsSgdArgs sgd_args(const HsOptimizer *optimizer, const HsSpan *span, cons
     };
 }
 
-static HsStatus sgd_apply(const HsOptimizer *optimizer, HsContext *context, const HsSpan *span,
-                          const HsUpdateArgs *update)
+static void sgd_append(const HsOptimizer *optimizer, const HsSpan *span, const HsUpdateArgs *update,
+                       HsUpdateListArgs *list)
 {
-    const HsSgdArgs args = sgd_args(optimizer, span, update);
-    return hs_op_sgd(context, &args);
-}
-
-static void sgd_append(HsOptimizer *optimizer, const HsSpan *span, const HsUpdateArgs *update)
-{
-    optimizer->sgd[optimizer->list.sgd_count++] = sgd_args(optimizer, span, update);
+    list->sgd[list->sgd_count++] = sgd_args(optimizer, span, update);
 }
 
 /* AdamW with moments in 8 bits by either map. */
@@ -129,18 +111,16 @@ static void sgd_append(HsOptimizer *optimizer, const HsSpan *span, const HsUpdat
                     { "m_absmax", HS_F32, false, shape_of_absmax, NULL },                                    \
                     { "v_absmax", HS_F32, false, shape_of_absmax, NULL } },                                  \
         .serves = adamw8bit_serves, .served = "parameters of 4096 elements and more that are no embeddings", \
-        .check = adamw_check, .apply = adamw8bit_apply, .append = adamw8bit_append,                          \
+        .check = adamw_check, .append = adamw8bit_append,                                                    \
     }
 
 static const HsUpdateRule rules[HS_OPTIMIZER_KINDS] = {
     [HS_OPTIMIZER_ADAMW] = { .states = { { "m", HS_F32, true, shape_of_weight, NULL },
                                          { "v", HS_F32, true, shape_of_weight, NULL } },
                              .check = adamw_check,
-                             .apply = adamw_apply,
                              .append = adamw_append },
     [HS_OPTIMIZER_SGD] = { .states = { { "momentum", HS_F32, false, shape_of_weight, sgd_has_momentum } },
                            .check = sgd_check,
-                           .apply = sgd_apply,
                            .append = sgd_append },
     [HS_OPTIMIZER_MUON] = { .states = { { "momentum", HS_F32, false, shape_of_weight, NULL } },
                             .serves = hs_muon_serves,
@@ -157,6 +137,19 @@ static const char *const names[] = HS_WORD_ARRAY(HS_OPTIMIZERS);
 const HsUpdateRule *hs_rule_get(HsOptimizerKind kind)
 {
     return &rules[kind];
+}
+
+HsStatus hs_rule_apply(const HsOptimizer *optimizer, HsContext *context, const HsSpan *span, const HsUpdateArgs *update)
+{
+    const HsUpdateRule *rule = &rules[hs_optimizer_kind_of(&optimizer->config, span)];
+    if (rule->apply)
+        return rule->apply(optimizer, context, span, update);
+    HsAdamWArgs adamw;
+    HsAdamW8bitArgs adamw8bit;
+    HsSgdArgs sgd;
+    HsUpdateListArgs list = { .adamw = &adamw, .adamw8bit = &adamw8bit, .sgd = &sgd };
+    rule->append(optimizer, span, update, &list);
+    return hs_op_update_list(context, &list);
 }
 
 HsStatus hs_optimizer_kind_find(const char *name, HsOptimizerKind *kind)

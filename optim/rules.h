@@ -25,13 +25,18 @@ typedef struct HsUpdateRule {
     HsStatus (*check)(const HsOptimizerConfig *config);
     /* Bytes of scratch for a step of this span; NULL: none. */
     size_t (*scratch_bytes)(const HsOptimizerConfig *config, const HsSpan *span);
+    /* One of the two: at the end of the step's list, in which all such spans are updated together, */
+    void (*append)(const HsOptimizer *optimizer, const HsSpan *span, const HsUpdateArgs *update,
+                   HsUpdateListArgs *list);
+    /* or by operations of its own. */
     HsStatus (*apply)(const HsOptimizer *optimizer, HsContext *context, const HsSpan *span, const HsUpdateArgs *update);
-    /* The same in the step's list (HsUpdateListArgs), in which all such spans are updated together; NULL: by apply. */
-    void (*append)(HsOptimizer *optimizer, const HsSpan *span, const HsUpdateArgs *update);
 } HsUpdateRule;
 
 const HsUpdateRule *hs_rule_get(HsOptimizerKind kind);
-/* What surrounds the rule of a span (update.c). */
+/* One span by its rule, at once. */
+HsStatus hs_rule_apply(const HsOptimizer *optimizer, HsContext *context, const HsSpan *span,
+                       const HsUpdateArgs *update);
+/* What surrounds the rule of a span (spans.c). */
 HsUpdateArgs hs_rule_update(const HsOptimizer *optimizer, const HsSpan *span);
 
 /* 0 <= value < limit, of a setting called `name`.  errors: HS_ECONFIG */

@@ -23,10 +23,10 @@ enum { RECORDS = sizeof record_bytes / sizeof record_bytes[0] };
 static bool create_lists(HsOptimizer *optimizer, size_t spans)
 {
     optimizer->gradients = malloc(spans * sizeof *optimizer->gradients);
-    optimizer->list.adamw = optimizer->adamw = malloc(spans * sizeof *optimizer->adamw);
-    optimizer->list.adamw8bit = optimizer->adamw8bit = malloc(spans * sizeof *optimizer->adamw8bit);
-    optimizer->list.sgd = optimizer->sgd = malloc(spans * sizeof *optimizer->sgd);
-    return optimizer->gradients && optimizer->adamw && optimizer->adamw8bit && optimizer->sgd;
+    optimizer->list.adamw = malloc(spans * sizeof *optimizer->list.adamw);
+    optimizer->list.adamw8bit = malloc(spans * sizeof *optimizer->list.adamw8bit);
+    optimizer->list.sgd = malloc(spans * sizeof *optimizer->list.sgd);
+    return optimizer->gradients && optimizer->list.adamw && optimizer->list.adamw8bit && optimizer->list.sgd;
 }
 
 HsStatus hs_optimizer_init(HsOptimizer *optimizer, HsDevice *device, const HsOptimizerConfig *config,
@@ -79,15 +79,13 @@ void hs_optimizer_deinit(HsOptimizer *optimizer)
             hs_arena_deinit(arenas[i]);
     hs_offload_destroy(optimizer->offload);
     free(optimizer->gradients);
-    free(optimizer->adamw);
-    free(optimizer->adamw8bit);
-    free(optimizer->sgd);
+    free(optimizer->list.adamw);
+    free(optimizer->list.adamw8bit);
+    free(optimizer->list.sgd);
     optimizer->offload = NULL;
     optimizer->scalars = NULL;
     optimizer->gradients = NULL;
-    optimizer->adamw = NULL;
-    optimizer->adamw8bit = NULL;
-    optimizer->sgd = NULL;
+    optimizer->list = (HsUpdateListArgs){ 0 };
 }
 
 /* --- what the rules keep --- */
@@ -286,7 +284,7 @@ static HsStatus update_spans(HsOptimizer *optimizer, HsContext *context, const H
         const HsUpdateRule *rule = hs_rule_get(hs_optimizer_kind_of(&optimizer->config, &spans[i]));
         HsStatus status = HS_OK;
         if (rule->append)
-            rule->append(optimizer, &spans[i], &update);
+            rule->append(optimizer, &spans[i], &update, list);
         else
             status = rule->apply(optimizer, context, &spans[i], &update);
         if (status != HS_OK)

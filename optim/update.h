@@ -130,11 +130,7 @@ typedef struct HsOptimizer {
     double *sum_squares;
     int64_t *nonfinite;
     HsTensor *gradients;
-    /* the step's list and its arrays, each as long as there are spans */
-    HsUpdateListArgs list;
-    HsAdamWArgs *adamw;
-    HsAdamW8bitArgs *adamw8bit;
-    HsSgdArgs *sgd;
+    HsUpdateListArgs list; /* the step's; each array has room for every span */
     int span_count;
     int first, all_count; /* of all that share, whose statistics decide together */
     int in_flight;        /* announced and not collected */

@@ -505,9 +505,9 @@ typedef struct HsSgdArgs {
 
 /* A step's updates, as the operations of these names do them one after another.  No two write the same memory. */
 typedef struct HsUpdateListArgs {
-    const HsAdamWArgs *adamw; /* host arrays */
-    const HsAdamW8bitArgs *adamw8bit;
-    const HsSgdArgs *sgd;
+    HsAdamWArgs *adamw; /* host arrays */
+    HsAdamW8bitArgs *adamw8bit;
+    HsSgdArgs *sgd;
     int adamw_count, adamw8bit_count, sgd_count;
 } HsUpdateListArgs;
 
