@@ -124,9 +124,9 @@ check-docs: $(BUILD)/trainer $(EMU_PART) ## the generated reference, predictions
 	@BUILD=$(BUILD) tests/predicted.sh | diff -u kernels/cuda/PREDICTED.md - || { echo "run: make docs"; exit 1; }
 	@tests/check_spine.sh
 .PHONY: check-kernels docs
-check-kernels: $(CUDA_OBJECTS) $(BUILD)/tests/launches ## kernels: no spills, tensor cores where they belong, a fresh table
+check-kernels: $(CUDA_OBJECTS) $(BUILD)/tests/launches ## kernels: no spills, tensor cores, a fresh table; LIST=--list prints all
 	$(if $(NVCC),,$(error check-kernels needs nvcc))
-	@BUILD=$(BUILD) NVCC=$(NVCC) tests/check_kernels.sh
+	@BUILD=$(BUILD) NVCC=$(NVCC) tests/check_kernels.sh $(LIST)
 docs: $(BUILD)/trainer $(EMU_PART) $(if $(NVCC),$(CUDA_OBJECTS) $(BUILD)/tests/launches) ## generate configs/REFERENCE.md, kernels/cuda/PREDICTED.md and KERNELS.md
 	$(BUILD)/trainer reference > configs/REFERENCE.md
 	BUILD=$(BUILD) tests/predicted.sh > kernels/cuda/PREDICTED.md

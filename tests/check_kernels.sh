@@ -1,10 +1,10 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
-# check_kernels.sh [--write]: what the compiler made of every CUDA kernel.  Fails where a kernel spills registers, on
+# check_kernels.sh [--write|--list]: what the compiler made of every CUDA kernel.  Fails where a kernel spills registers, on
 # whatever architecture, where one that should use tensor cores, ldmatrix and asynchronous copies (or wgmma and tensor
 # copies) does not, where the compiler serialises wgmma or ignores setmaxnreg, where none of the selftest's cases launches
 # a kernel, where a launch asks for more shared memory than a block of the GPU has, or where the table
-# kernels/cuda/KERNELS.md is stale; --write makes the table anew.  BUILD says where `make check-kernels` put the objects,
+# kernels/cuda/KERNELS.md is stale; --write makes the table anew, --list prints a row for every kernel.  BUILD says where `make check-kernels` put the objects,
 # with ptxas's reports and the machine code for sm_80, sm_89 or sm_90a beside them, and tests/launches.
 set -euo pipefail
 export LC_ALL=C
@@ -110,18 +110,19 @@ Where the machine code for compute capability 8.0 and 9.0 differs, both figures 
 8.0, 8.6, 8.9 and 9.0 (9.0a where a kernel is Hopper's own), and 10.0 and 12.0 where this compiler makes their machine code; none may
 be spilled. Occupancy is the share of a multiprocessor's warps that the blocks which fit can fill, from registers, shared memory
 and the largest block among the launches of the selftest's cases and of common models' layers. "-": no case launches this combination of
-number formats, or not there. Instructions are counted in the code for 8.0, of Hopper's kernels for 9.0a, of `matmul_fp8_kernel` for 8.9.
+number formats, or not there.
 
-## Families: the worst of all instantiations
+Each row is the worst of all instantiations; `make check-kernels LIST=--list` prints every kernel.
 
 | source | kernel | instantiations | registers | spilled bytes | tensor cores | occupancy 8.0 | occupancy 9.0 |
 |---|---|---|---|---|---|---|---|
 MD
     sort "$work/families"
+}
+
+# Instructions are counted in the code for 8.0, of Hopper's kernels for 9.0a, of matmul_fp8_kernel for 8.9.
+every_kernel() {
     cat <<'MD'
-
-## Every kernel
-
 | source | kernel | threads | registers | shared bytes, static + dynamic | spilled bytes | instructions | occupancy 8.0 | 8.6 | 8.9 | 9.0 |
 |---|---|---|---|---|---|---|---|---|---|---|
 MD
@@ -149,6 +150,8 @@ awk '$1 == "launch" && $4 > $2 * 1024 { $1 = $3 = ""; print "more shared memory 
 table >"$work/document"
 if [ "${1:-}" = --write ]; then
     cp "$work/document" "$document"
+elif [ "${1:-}" = --list ]; then
+    every_kernel
 elif grep -qF "$(nvcc_version)." "$document" 2>/dev/null; then
     # Another compiler makes other code: then only the checks count.
     diff -u "$document" "$work/document" || echo "$document is stale: make docs" >>"$work/complaints"

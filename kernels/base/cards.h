@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * The one table of GPUs that need not be here: what plans take their times from (trainer plan --card), and what the
- * model of the GPU is printed for (kernels/cuda/PREDICTED.md).
+ * model of the GPU is printed for (trainer reference --predicted).
  */
 #ifndef HS_KERNELS_BASE_CARDS_H
 #define HS_KERNELS_BASE_CARDS_H

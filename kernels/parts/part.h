@@ -26,7 +26,7 @@ typedef struct HsBackendPart {
     HsStatus (*device_init)(HsDevice *device, const HsCudaOptions *options);
     const HsBackend *backend; /* works on devices of device_init */
     const HsTuner *tuner;
-    /* Predicted times of the GPU kernels, as Markdown (kernels/cuda/PREDICTED.md).  errors: HS_EIO */
+    /* Predicted times of the GPU kernels, as Markdown.  errors: HS_EIO */
     HsStatus (*write_predictions)(FILE *out);
     /* From now on `observer` is told of every launch (NULL: nobody is); not a member of parts for GPUs (NULL). */
     void (*observe_launches)(HsLaunchObserver *observer);

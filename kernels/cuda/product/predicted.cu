@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * The page of predicted times: `trainer reference --predicted`, kernels/cuda/PREDICTED.md.  The models are
+ * The page of predicted times: `trainer reference --predicted`.  The models are
  * matmul_model.cuh's, by which the backend also chooses, and predicted.cuh's.
  */
 #include "kernels/cuda/product/predicted.cuh"
