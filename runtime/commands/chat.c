@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kernels/base/array.h"
 #include "kernels/base/log.h"
 #include "runtime/config/chat_template.h"
 #include "runtime/data/source/chat.h"

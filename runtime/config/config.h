@@ -18,6 +18,8 @@ typedef struct HsStringList {
     int count;
     char **items;
 } HsStringList;
+/* One more at the end.  errors: HS_ENOMEM */
+HsStatus hs_string_list_add(HsStringList *list, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* Items and list were on the heap; empty afterwards. */
 void hs_string_list_deinit(HsStringList *list);
 

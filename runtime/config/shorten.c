@@ -7,24 +7,7 @@
 
 #include <inttypes.h>
 #include <math.h>
-#include <stdarg.h>
 #include <stdlib.h>
-
-static HsStatus add(HsStringList *list, const char *format, ...) __attribute__((format(printf, 2, 3)));
-static HsStatus add(HsStringList *list, const char *format, ...)
-{
-    char **larger = realloc(list->items, ((size_t)list->count + 1) * sizeof *larger);
-    list->items = larger ? larger : list->items;
-    char *text = NULL;
-    va_list arguments;
-    va_start(arguments, format);
-    const int length = larger ? vasprintf(&text, format, arguments) : -1;
-    va_end(arguments);
-    if (length < 0)
-        return hs_fail(HS_ENOMEM, "no memory for a shorter run's configuration");
-    list->items[list->count++] = text;
-    return HS_OK;
-}
 
 /* To the nearest whole number, but something is left of what there was. */
 static int64_t part_of(int64_t whole, int64_t divisor)
@@ -37,11 +20,12 @@ static HsStatus shorten_task(const HsTaskConfig *task, int index, int64_t diviso
 {
     char text[32];
     if (task->steps > 0)
-        HS_TRY(add(list, "tasks.%d.steps=%" PRId64, index, part_of(task->steps, divisor)));
+        HS_TRY(hs_string_list_add(list, "tasks.%d.steps=%" PRId64, index, part_of(task->steps, divisor)));
     if (task->tokens > 0)
-        HS_TRY(add(list, "tasks.%d.tokens=%" PRId64, index, part_of(task->tokens, divisor)));
+        HS_TRY(hs_string_list_add(list, "tasks.%d.tokens=%" PRId64, index, part_of(task->tokens, divisor)));
     if (task->epochs > 0)
-        HS_TRY(add(list, "tasks.%d.epochs=%s", index, hs_config_real_text(task->epochs / (double)divisor, text)));
+        HS_TRY(hs_string_list_add(list, "tasks.%d.epochs=%s", index,
+                                  hs_config_real_text(task->epochs / (double)divisor, text)));
     return HS_OK;
 }
 
@@ -49,17 +33,18 @@ static HsStatus shorten(const HsConfig *config, int64_t divisor, HsStringList *l
 {
     char text[32];
     if (config->training.max_steps > 0)
-        HS_TRY(add(list, "max_steps=%" PRId64, part_of(config->training.max_steps, divisor)));
+        HS_TRY(hs_string_list_add(list, "max_steps=%" PRId64, part_of(config->training.max_steps, divisor)));
     if (config->training.max_epochs > 0)
-        HS_TRY(add(list, "max_epochs=%s", hs_config_real_text(config->training.max_epochs / (double)divisor, text)));
+        HS_TRY(hs_string_list_add(list, "max_epochs=%s",
+                                  hs_config_real_text(config->training.max_epochs / (double)divisor, text)));
     for (int i = 0; i < config->task_count; i++)
         HS_TRY(shorten_task(&config->tasks[i], i, divisor, list));
     const int64_t warmup = part_of(config->schedule.warmup_steps, divisor);
     const int64_t decay = part_of(config->schedule.decay_steps, divisor);
     if (warmup > 0)
-        HS_TRY(add(list, "schedule.warmup_steps=%" PRId64, warmup));
+        HS_TRY(hs_string_list_add(list, "schedule.warmup_steps=%" PRId64, warmup));
     if (decay > 0) /* which counts the warm-up in */
-        HS_TRY(add(list, "schedule.decay_steps=%" PRId64, decay > warmup ? decay : warmup + 1));
+        HS_TRY(hs_string_list_add(list, "schedule.decay_steps=%" PRId64, decay > warmup ? decay : warmup + 1));
     return HS_OK;
 }
 

@@ -11,6 +11,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
+#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -225,6 +226,21 @@ static HsStatus set_reals2(const HsConfigKey *key, const char *name, const HsYam
     HS_TRY(read_real(key, name, node->first, &values[0]));
     HS_TRY(read_real(key, name, node->last, &values[1]));
     memcpy(field, values, sizeof values);
+    return HS_OK;
+}
+
+HsStatus hs_string_list_add(HsStringList *list, const char *format, ...)
+{
+    char **larger = realloc(list->items, ((size_t)list->count + 1) * sizeof *larger);
+    list->items = larger ? larger : list->items;
+    char *text = NULL;
+    va_list arguments;
+    va_start(arguments, format);
+    const int length = larger ? vasprintf(&text, format, arguments) : -1;
+    va_end(arguments);
+    if (length < 0)
+        return hs_fail(HS_ENOMEM, "no memory for a list of %d words", list->count + 1);
+    list->items[list->count++] = text;
     return HS_OK;
 }
 

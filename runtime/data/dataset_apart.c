@@ -16,6 +16,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "kernels/base/array.h"
 #include "kernels/base/log.h"
 #include "runtime/data/tokenizer/map.h"
 #include "runtime/io/storage.h"

@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kernels/base/array.h"
 #include "kernels/base/log.h"
 #include "runtime/data/source/source.h"
 #include "runtime/data/tokenizer/bpe_learned.h"

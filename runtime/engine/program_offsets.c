@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kernels/base/array.h"
 #include "runtime/engine/program_internal.h"
 
 /* Larger first; equal ones in the order of their birth, so that the layout is a function of the table alone. */
@@ -37,21 +38,9 @@ typedef struct Range {
 /* Apart from each other, and sorted. */
 typedef struct Ranges {
     Range *items;
-    int count, capacity;
+    int count;
+    size_t capacity;
 } Ranges;
-
-static HsStatus make_room(Ranges *ranges, int count)
-{
-    if (count <= ranges->capacity)
-        return HS_OK;
-    const int larger = count > 2 * ranges->capacity ? count : 2 * ranges->capacity;
-    Range *moved = realloc(ranges->items, (size_t)larger * sizeof *moved);
-    if (!moved)
-        return hs_fail(HS_ENOMEM, "program: no memory for %d ranges of the arena", larger);
-    ranges->items = moved;
-    ranges->capacity = larger;
-    return HS_OK;
-}
 
 /* The first range that ends at or behind `begin`. */
 static int find_range(const Ranges *ranges, size_t begin)
@@ -77,7 +66,8 @@ static HsStatus add_range(Ranges *ranges, Range range)
         range.begin = other->begin < range.begin ? other->begin : range.begin;
         range.end = other->end > range.end ? other->end : range.end;
     }
-    HS_TRY(make_room(ranges, ranges->count + 1 - (last - first)));
+    HS_TRY(hs_array_grow(&ranges->items, sizeof *ranges->items, (size_t)(ranges->count + 1 - (last - first)),
+                         &ranges->capacity));
     memmove(ranges->items + first + 1, ranges->items + last, (size_t)(ranges->count - last) * sizeof range);
     ranges->items[first] = range;
     ranges->count += 1 - (last - first);

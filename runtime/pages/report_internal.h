@@ -15,7 +15,8 @@ enum { HS_REPORT_ROLE_BYTES = 32 };
 
 typedef struct HsReportSeries { /* y at optimizer step x */
     double *x, *y;
-    int64_t count, capacity;
+    int64_t count;
+    size_t x_capacity, y_capacity;
 } HsReportSeries;
 
 /* A task's curves, from its own evaluations, those of all tasks and the matrix's rows. */

@@ -11,6 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "kernels/base/array.h"
 #include "kernels/base/memory.h"
 #include "runtime/io/files.h"
 #include "runtime/io/storage.h"
@@ -35,16 +36,8 @@ static const struct {
 
 static HsStatus add_point(HsReportSeries *series, double x, double y)
 {
-    if (series->count == series->capacity) {
-        int64_t capacity = 2 * series->capacity + 64;
-        double *larger_x = realloc(series->x, (size_t)capacity * sizeof *larger_x);
-        series->x = larger_x ? larger_x : series->x;
-        double *larger_y = larger_x ? realloc(series->y, (size_t)capacity * sizeof *larger_y) : NULL;
-        series->y = larger_y ? larger_y : series->y;
-        if (!larger_y)
-            return hs_fail(HS_ENOMEM, "no memory for a curve of %lld points", (long long)capacity);
-        series->capacity = capacity;
-    }
+    HS_TRY(hs_array_grow(&series->x, sizeof *series->x, (size_t)series->count + 1, &series->x_capacity));
+    HS_TRY(hs_array_grow(&series->y, sizeof *series->y, (size_t)series->count + 1, &series->y_capacity));
     series->x[series->count] = x;
     series->y[series->count++] = y;
     return HS_OK;

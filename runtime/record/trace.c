@@ -18,6 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kernels/base/array.h"
 #include "kernels/base/clock.h"
 
 enum { MOST_DEPTH = 16, UNNOTED = -1 };
@@ -34,15 +35,18 @@ struct HsTrace {
     bool detailed, attached;
     double origin_s;
     HsTraceSpan *spans;
-    int count, capacity;
+    int count;
+    size_t capacity;
     int open[MOST_DEPTH]; /* the ranges that have begun: index of their span, or UNNOTED */
     int open_count, depth;
     /* devices with memory of their own */
     HsEvent *origin;
     HsEvent **events; /* mark i's is event i; used again after every attach */
-    int event_count, event_capacity;
+    int event_count;
+    size_t event_capacity;
     Mark *marks;
-    int mark_count, mark_capacity, read_marks;
+    int mark_count, read_marks;
+    size_t mark_capacity;
     HsEvent *anchor;
     double anchor_s;
     /* the first failure of noting */
@@ -59,26 +63,19 @@ const char *hs_step_part_name(HsStepPart part)
 
 /* --- noting --- */
 
-static HsStatus grow(void **array, int *capacity, int count, size_t size)
+static HsStatus grow(void *array_pointer, size_t size, int count, size_t *capacity)
 {
-    if (count < *capacity)
-        return HS_OK;
-    const int larger = *capacity > 0 ? 2 * *capacity : 256;
-    void *moved = realloc(*array, (size_t)larger * size);
-    if (!moved)
-        return hs_fail(HS_ENOMEM, "no memory to note %d ranges of a trace: trace fewer steps", larger);
-    *array = moved;
-    *capacity = larger;
-    return HS_OK;
+    const HsStatus status = hs_array_grow(array_pointer, size, (size_t)count + 1, capacity);
+    return status == HS_OK ? HS_OK : hs_error_prefix(status, "no memory for a trace: trace fewer steps");
 }
 
 static HsStatus record_event(HsTrace *trace, int span, bool end)
 {
     HsDevice *device = trace->context->device;
     const int mark = trace->mark_count;
-    HS_TRY(grow((void **)&trace->marks, &trace->mark_capacity, mark, sizeof *trace->marks));
+    HS_TRY(grow(&trace->marks, sizeof *trace->marks, mark, &trace->mark_capacity));
     if (mark == trace->event_count) {
-        HS_TRY(grow((void **)&trace->events, &trace->event_capacity, mark, sizeof(HsEvent *)));
+        HS_TRY(grow(&trace->events, sizeof *trace->events, mark, &trace->event_capacity));
         HS_TRY(device->event_create(device, &trace->events[mark]));
         trace->event_count++;
     }
@@ -96,7 +93,7 @@ static bool by_clock(const HsTrace *trace, HsRangeKind kind)
 
 static HsStatus note_begin(HsTrace *trace, HsRangeKind kind, const char *name, const HsOpCost *cost, int *index)
 {
-    HS_TRY(grow((void **)&trace->spans, &trace->capacity, trace->count, sizeof *trace->spans));
+    HS_TRY(grow(&trace->spans, sizeof *trace->spans, trace->count, &trace->capacity));
     HsTraceSpan *span = &trace->spans[trace->count];
     *span = (HsTraceSpan){ .kind = kind, .depth = trace->depth };
     /* A copy: the model that the name belongs to may be gone when the trace is read. */

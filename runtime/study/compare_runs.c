@@ -7,7 +7,6 @@
 #include <inttypes.h>
 #include <math.h>
 #include <omp.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -22,22 +21,6 @@
 #include "runtime/train/run.h"
 
 /* --- configurations --- */
-
-static HsStatus add(HsStringList *list, const char *format, ...) __attribute__((format(printf, 2, 3)));
-static HsStatus add(HsStringList *list, const char *format, ...)
-{
-    char **larger = realloc(list->items, ((size_t)list->count + 1) * sizeof *larger);
-    list->items = larger ? larger : list->items;
-    char *text = NULL;
-    va_list arguments;
-    va_start(arguments, format);
-    const int length = larger ? vasprintf(&text, format, arguments) : -1;
-    va_end(arguments);
-    if (length < 0)
-        return hs_fail(HS_ENOMEM, "no memory for a run's command line");
-    list->items[list->count++] = text;
-    return HS_OK;
-}
 
 static HsStatus parse(const HsComparison *comparison, const HsStringList *overrides, HsConfig *config)
 {
@@ -66,11 +49,11 @@ static HsStatus list_overrides(const HsComparison *comparison, const HsCompareRu
     const HsCompareOptions *options = comparison->options;
     const HsStringList *own = &comparison->variants.items[run->variant].overrides;
     char folder[HS_COMPARE_PATH_BYTES];
-    HS_TRY(add(list, "logging.progress=none"));
+    HS_TRY(hs_string_list_add(list, "logging.progress=none"));
     for (int i = 0; i < options->override_count; i++)
-        HS_TRY(add(list, "%s", options->overrides[i]));
+        HS_TRY(hs_string_list_add(list, "%s", options->overrides[i]));
     for (int i = 0; i < own->count; i++)
-        HS_TRY(add(list, "%s", own->items[i]));
+        HS_TRY(hs_string_list_add(list, "%s", own->items[i]));
     if (run->divisor > 1) {
         HsConfig whole;
         HsStringList shorter;
@@ -78,16 +61,16 @@ static HsStatus list_overrides(const HsComparison *comparison, const HsCompareRu
         HsStatus status = hs_config_shorten(&whole, run->divisor, &shorter);
         hs_config_deinit(&whole);
         for (int i = 0; i < shorter.count && status == HS_OK; i++)
-            status = add(list, "%s", shorter.items[i]);
+            status = hs_string_list_add(list, "%s", shorter.items[i]);
         hs_string_list_deinit(&shorter);
         HS_TRY(status);
     }
     folder_of(comparison, run, folder);
     if (comparison->each > 0)
-        HS_TRY(add(list, "threads=%" PRId64, comparison->each));
-    HS_TRY(add(list, "seed=%" PRId64, run->seed));
+        HS_TRY(hs_string_list_add(list, "threads=%" PRId64, comparison->each));
+    HS_TRY(hs_string_list_add(list, "seed=%" PRId64, run->seed));
     /* What begins like a list or a quoted text would be read as one. */
-    return add(list, "out_dir=%s%s", strchr("\"'[{", folder[0]) ? "./" : "", folder);
+    return hs_string_list_add(list, "out_dir=%s%s", strchr("\"'[{", folder[0]) ? "./" : "", folder);
 }
 
 HsStatus hs_compare_load(const HsComparison *comparison, int variant, int64_t seed, int64_t divisor, HsConfig *config)
@@ -396,17 +379,17 @@ static HsStatus list_arguments(const HsComparison *comparison, const HsCompareRu
     HsStringList overrides = { 0 };
     HsStatus status = list_overrides(comparison, run, &overrides);
     if (status == HS_OK)
-        status = add(list, "trainer");
+        status = hs_string_list_add(list, "trainer");
     if (status == HS_OK)
-        status = add(list, "--config");
+        status = hs_string_list_add(list, "--config");
     if (status == HS_OK)
-        status = add(list, "%s/config.yaml", comparison->out_dir);
+        status = hs_string_list_add(list, "%s/config.yaml", comparison->out_dir);
     for (int i = 0; i < overrides.count && status == HS_OK; i++)
         if (!is_set_again(&overrides, i)) /* a command line says it once */
-            status = add(list, "%s", overrides.items[i]);
+            status = hs_string_list_add(list, "%s", overrides.items[i]);
     hs_string_list_deinit(&overrides);
     HS_TRY(status);
-    HS_TRY(add(list, "%s", "")); /* its place is that of the list's end */
+    HS_TRY(hs_string_list_add(list, "%s", "")); /* its place is that of the list's end */
     free(list->items[--list->count]);
     list->items[list->count] = NULL;
     return HS_OK;

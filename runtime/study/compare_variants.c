@@ -5,7 +5,7 @@
 #include "runtime/study/compare_variants.h"
 
 #include <ctype.h>
-#include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <xxhash.h>
@@ -19,30 +19,6 @@ enum { VARIANT_MOST = 4096 };
 static HsStatus no_memory(void)
 {
     return hs_fail(HS_ENOMEM, "out of memory for a comparison's variants");
-}
-
-/* Takes `text`, which may be NULL: whoever made it had no memory. */
-static HsStatus append(HsStringList *list, char *text)
-{
-    char **larger = text ? realloc(list->items, ((size_t)list->count + 1) * sizeof *larger) : NULL;
-    if (!larger) {
-        free(text);
-        return no_memory();
-    }
-    list->items = larger;
-    list->items[list->count++] = text;
-    return HS_OK;
-}
-
-static char *print(const char *format, ...) __attribute__((format(printf, 1, 2)));
-static char *print(const char *format, ...)
-{
-    char *text = NULL;
-    va_list arguments;
-    va_start(arguments, format);
-    const int length = vasprintf(&text, format, arguments);
-    va_end(arguments);
-    return length < 0 ? NULL : text;
 }
 
 /* Up to the next comma that stands in no brackets, braces or quotes. */
@@ -79,7 +55,7 @@ static HsStatus split(const char *option, const char *text, HsStringList *items)
             to--;
         if (from == to)
             return hs_fail(HS_ECONFIG, "%s: there is nothing between two commas, or at an end of the list", option);
-        HS_TRY(append(items, strndup(text + from, to - from)));
+        HS_TRY(hs_string_list_add(items, "%.*s", (int)(to - from), text + from));
         for (int i = 0; i < items->count - 1; i++)
             if (strcmp(items->items[i], items->items[items->count - 1]) == 0)
                 return hs_fail(HS_ECONFIG, "%s lists %.60s twice", option, items->items[i]);
@@ -130,7 +106,7 @@ static HsStatus check_names(const char *names)
 static HsStatus read_strategy(const char *label, HsStringList *overrides)
 {
     const size_t names = strcspn(label, ":");
-    HS_TRY(append(overrides, print("continual.strategy=%.*s", (int)names, label)));
+    HS_TRY(hs_string_list_add(overrides, "continual.strategy=%.*s", (int)names, label));
     const char *name = strchr(overrides->items[overrides->count - 1], '=') + 1;
     if (*name == '\0')
         return hs_fail(HS_ECONFIG,
@@ -139,7 +115,7 @@ static HsStatus read_strategy(const char *label, HsStringList *overrides)
     HS_TRY(check_names(name));
     for (const char *part = label + names; *part;) {
         const size_t length = strcspn(++part, ":");
-        HS_TRY(append(overrides, strndup(part, length)));
+        HS_TRY(hs_string_list_add(overrides, "%.*s", (int)length, part));
         if (!strchr(overrides->items[overrides->count - 1], '='))
             return hs_fail(HS_ECONFIG, "--strategies: `%.60s` in %.60s is not of the form section.key=value",
                            overrides->items[overrides->count - 1], label);
@@ -229,10 +205,12 @@ static void make_folder(HsVariant *variant)
 
 static HsStatus extend_label(HsVariant *variant, const char *part)
 {
-    char *longer = print("%s%s%s", variant->label ? variant->label : "", variant->label ? ":" : "", part);
+    char *longer = NULL;
+    const int length =
+        asprintf(&longer, "%s%s%s", variant->label ? variant->label : "", variant->label ? ":" : "", part);
     free(variant->label);
-    variant->label = longer;
-    return longer ? HS_OK : no_memory();
+    variant->label = length < 0 ? NULL : longer;
+    return variant->label ? HS_OK : no_memory();
 }
 
 static HsStatus make_variant(const HsVariants *variants, int index, HsVariant *variant)
@@ -249,7 +227,7 @@ static HsStatus make_variant(const HsVariants *variants, int index, HsVariant *v
             if (has_key(variant->overrides.items[i], from->key))
                 return hs_fail(HS_ECONFIG, "%.60s sets %.60s, which --grid lists: leave one out", variant->label,
                                from->key);
-        HS_TRY(append(&variant->overrides, print("%s=%s", from->key, value)));
+        HS_TRY(hs_string_list_add(&variant->overrides, "%s=%s", from->key, value));
         HS_TRY(extend_label(variant, variant->overrides.items[variant->overrides.count - 1]));
     }
     if (strlen(variant->label) > VARIANT_MOST)

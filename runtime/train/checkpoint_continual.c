@@ -16,6 +16,7 @@
 #include <string.h>
 
 #include "runtime/io/files.h"
+#include "kernels/base/array.h"
 #include "runtime/train/run.h"
 
 #define FILE_NAME "continual.safetensors"
@@ -92,7 +93,8 @@ HsStatus hs_run_save_continual(HsRun *run, HsJson *state)
 
 typedef struct TensorList {
     HsNamedTensor *items;
-    int count, capacity;
+    int count;
+    size_t capacity;
     HsContext *device; /* of the strategies' tensors */
     const HsShards *shards;
 } TensorList;
@@ -101,14 +103,7 @@ typedef struct TensorList {
 static HsStatus add_tensor(TensorList *list, const char *family, const char *name, const HsTensor *tensor,
                            HsContext *context)
 {
-    if (list->count == list->capacity) {
-        int capacity = 2 * list->capacity + 32;
-        HsNamedTensor *items = realloc(list->items, (size_t)capacity * sizeof *items);
-        if (!items)
-            return hs_fail(HS_ENOMEM, "no memory to list %d tensors of a checkpoint", capacity);
-        list->items = items;
-        list->capacity = capacity;
-    }
+    HS_TRY(hs_array_grow(&list->items, sizeof *list->items, (size_t)list->count + 1, &list->capacity));
     HsNamedTensor *entry = &list->items[list->count++];
     memset(entry, 0, sizeof *entry);
     snprintf(entry->name, sizeof entry->name, "%s%s%s", family, name[0] ? "/" : "", name);

@@ -2,6 +2,7 @@
  *
  * The table of chat templates, and the one way in which all of them render.
  */
+#include "kernels/base/array.h"
 #include "runtime/data/source/chat_template.h"
 
 #include <stdlib.h>

@@ -15,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kernels/base/array.h"
 #include "runtime/config/chat_template.h"
 #include "runtime/data/source/chat.h"
 #include "runtime/data/source/chat_calls.h"

@@ -6,36 +6,18 @@
 #include <string.h>
 
 #include "runtime/data/source/source.h"
+#include "kernels/base/array.h"
 #include "runtime/io/utf8.h"
 
-/* Doubles a capacity until `needed` fits; shared by both arrays.  Keeps the old array when it fails. */
-static HsStatus grow(void **array, size_t *capacity, size_t needed, size_t element_bytes)
+static HsStatus grow(void *array_pointer, size_t size, size_t needed, size_t *capacity)
 {
-    if (needed <= *capacity)
-        return HS_OK;
-    size_t wanted = *capacity > 0 ? *capacity : 256;
-    while (wanted < needed) {
-        if (wanted > SIZE_MAX / 2 / element_bytes)
-            return hs_fail(HS_ENOMEM, "the training data does not fit into memory (%zu items of %zu bytes)", needed,
-                           element_bytes);
-        wanted *= 2;
-    }
-    void *grown = realloc(*array, wanted * element_bytes);
-    if (!grown)
-        return hs_fail(HS_ENOMEM, "the training data does not fit into memory (%zu bytes more were asked for)",
-                       wanted * element_bytes);
-    *array = grown;
-    *capacity = wanted;
-    return HS_OK;
+    const HsStatus status = hs_array_grow(array_pointer, size, needed, capacity);
+    return status == HS_OK ? HS_OK : hs_error_prefix(status, "the training data does not fit into memory");
 }
 
 static HsStatus add_piece(HsCorpus *corpus, const HsPiece *piece)
 {
-    size_t capacity = (size_t)corpus->piece_capacity;
-    void *pieces = corpus->pieces;
-    HS_TRY(grow(&pieces, &capacity, (size_t)corpus->piece_count + 1, sizeof *corpus->pieces));
-    corpus->pieces = pieces;
-    corpus->piece_capacity = (int64_t)capacity;
+    HS_TRY(grow(&corpus->pieces, sizeof *corpus->pieces, (size_t)corpus->piece_count + 1, &corpus->piece_capacity));
     corpus->pieces[corpus->piece_count++] = *piece;
     return HS_OK;
 }
@@ -43,9 +25,7 @@ static HsStatus add_piece(HsCorpus *corpus, const HsPiece *piece)
 HsStatus hs_corpus_add_text(HsCorpus *corpus, const char *text, size_t length, bool counted, bool ends_document,
                             int64_t line, double nats)
 {
-    void *bytes = corpus->text;
-    HS_TRY(grow(&bytes, &corpus->text_capacity, corpus->text_length + length, 1));
-    corpus->text = bytes;
+    HS_TRY(grow(&corpus->text, 1, corpus->text_length + length, &corpus->text_capacity));
     HsPiece piece = { .start = corpus->text_length,
                       .length = length,
                       .nats = nats,

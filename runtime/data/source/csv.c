@@ -10,6 +10,7 @@
  * reading is an error with the line, where Python takes a guess: something behind a closing quote, a quote that is not
  * closed, a row with another number of fields than the header.  Empty lines are passed over.
  */
+#include "kernels/base/array.h"
 #include "runtime/data/source/source.h"
 
 #include <inttypes.h>

@@ -14,6 +14,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "kernels/base/array.h"
 #include "kernels/base/log.h"
 #include "runtime/data/source/glob.h"
 #include "runtime/data/synthetic/synthetic.h"
@@ -23,14 +24,7 @@ enum { HS_FOLDER_DEPTH = 32 }; /* deeper is most likely a symbolic link that poi
 
 static HsStatus append(HsSourceList *list, const char *name, const HsSourceKind *kind)
 {
-    if (list->count == list->capacity) {
-        int capacity = list->capacity > 0 ? 2 * list->capacity : 16;
-        HsSource *items = realloc(list->items, (size_t)capacity * sizeof *items);
-        if (!items)
-            return hs_fail(HS_ENOMEM, "%s: no memory for a list of %d files", name, capacity);
-        list->items = items;
-        list->capacity = capacity;
-    }
+    HS_TRY(hs_array_grow(&list->items, sizeof *list->items, (size_t)list->count + 1, &list->capacity));
     char *copy = strdup(name);
     if (!copy)
         return hs_fail(HS_ENOMEM, "%s: no memory for a list of files", name);

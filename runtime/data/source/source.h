@@ -39,7 +39,8 @@ typedef struct HsSource {
 
 typedef struct HsSourceList {
     HsSource *items;
-    int count, capacity;
+    int count;
+    size_t capacity;
     int backups; /* editors' copies that were left out */
     char *apart; /* a folder whose files are left out, as a real path; NULL: none is */
     int apart_files;
@@ -88,7 +89,8 @@ typedef struct HsCorpus {
     size_t text_length, text_capacity;
     HsTokens tokens;
     HsPiece *pieces;
-    int64_t piece_count, piece_capacity;
+    int64_t piece_count;
+    size_t piece_capacity;
     int source; /* given to the pieces that are added */
     /* Of calls of tools, what templates do with them that may not be meant: */
     int64_t unrendered_contents; /* a message's content that stands next to its call, and is left out */

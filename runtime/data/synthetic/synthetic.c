@@ -5,6 +5,7 @@
  * Every document is a pure function of (seed, document number), so text of twice the length begins with the same
  * documents.
  */
+#include "kernels/base/array.h"
 #include "runtime/data/synthetic/synthetic.h"
 
 #include <inttypes.h>
@@ -53,14 +54,8 @@ const HsSynthetic *hs_synthetic_find(const char *name)
 
 static HsStatus add_document(HsSyntheticText *text, double nats)
 {
-    if (text->document_count == text->document_capacity) {
-        int64_t capacity = 2 * text->document_capacity + 64;
-        HsSyntheticDocument *grown = realloc(text->documents, (size_t)capacity * sizeof *grown);
-        if (!grown)
-            return hs_fail(HS_ENOMEM, "no memory for %" PRId64 " synthetic documents", capacity);
-        text->documents = grown;
-        text->document_capacity = capacity;
-    }
+    HS_TRY(hs_array_grow(&text->documents, sizeof *text->documents, (size_t)text->document_count + 1,
+                         &text->document_capacity));
     text->documents[text->document_count++] = (HsSyntheticDocument){ text->length, nats };
     return HS_OK;
 }

@@ -44,7 +44,8 @@ typedef struct HsSyntheticText {
     char *bytes;
     size_t length, capacity;
     HsSyntheticDocument *documents;
-    int64_t document_count, document_capacity;
+    int64_t document_count;
+    size_t document_capacity;
 } HsSyntheticText;
 
 struct HsSyntheticWriter {

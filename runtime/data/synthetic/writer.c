@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kernels/base/array.h"
 #include "runtime/data/synthetic/synthetic.h"
 
 /* Four draws come from one Philox block. */
@@ -53,15 +54,9 @@ void hs_synthetic_put(HsSyntheticWriter *writer, const char *bytes)
 {
     HsSyntheticText *text = writer->text;
     size_t length = strlen(bytes);
-    if (text->length + length > text->capacity) {
-        size_t capacity = 2 * text->capacity + length + 4096;
-        char *grown = realloc(text->bytes, capacity);
-        if (!grown) {
-            writer->out_of_memory = true;
-            return;
-        }
-        text->bytes = grown;
-        text->capacity = capacity;
+    if (hs_array_grow(&text->bytes, 1, text->length + length, &text->capacity) != HS_OK) {
+        writer->out_of_memory = true;
+        return;
     }
     memcpy(text->bytes + text->length, bytes, length);
     text->length += length;

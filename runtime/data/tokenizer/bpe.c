@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kernels/base/array.h"
 #include "runtime/data/tokenizer/bpe.h"
 #include "runtime/data/tokenizer/folder.h"
 #include "runtime/io/files.h"

@@ -2,6 +2,7 @@
  *
  * Added tokens: found leftmost, then longest, as the library that writes tokenizer.json finds them.
  */
+#include "kernels/base/array.h"
 #include "runtime/data/tokenizer/bpe.h"
 
 #include <stdio.h>

@@ -2,6 +2,7 @@
  *
  * See bpe_learned.h.  The file is written directly, not through a JSON tree: 50,000 members cost nothing that way.
  */
+#include "kernels/base/array.h"
 #include "runtime/data/tokenizer/bpe_learned.h"
 
 #include <stdbool.h>

@@ -3,6 +3,7 @@
  * A Hugging Face tokenizer.json -> HsBpe.
  * Whatever would make that library's tokens differ from ours is refused by name, and so is a member that is not known.
  */
+#include "kernels/base/array.h"
 #include "runtime/data/tokenizer/bpe.h"
 
 #include <stdio.h>

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kernels/base/array.h"
 #include "runtime/data/tokenizer/map.h"
 #include "runtime/io/utf8.h"
 

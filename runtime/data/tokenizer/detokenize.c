@@ -2,6 +2,7 @@
  *
  * See detokenize.h.
  */
+#include "kernels/base/array.h"
 #include "runtime/data/tokenizer/detokenize.h"
 
 #include <stdio.h>

@@ -10,6 +10,7 @@
  *  4. The library numbers what the vocabulary does not have: on from the vocabulary, or from the last added token.  Ids
  *     that files give say the order alone.
  */
+#include "kernels/base/array.h"
 #include "runtime/data/tokenizer/folder.h"
 
 #include <stdio.h>

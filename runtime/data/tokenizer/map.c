@@ -2,6 +2,7 @@
  *
  * See map.h.
  */
+#include "kernels/base/array.h"
 #include "runtime/data/tokenizer/map.h"
 
 #include <stdlib.h>
@@ -10,25 +11,6 @@
 #include <xxhash.h>
 
 enum { MAP_FIRST_SLOTS = 64 };
-
-HsStatus hs_array_grow(void *array_pointer, size_t size, size_t needed, size_t *capacity)
-{
-    if (needed <= *capacity)
-        return HS_OK;
-    size_t grown = *capacity ? *capacity : 16;
-    while (grown < needed && grown <= SIZE_MAX / 2)
-        grown *= 2;
-    if (grown < needed || grown > SIZE_MAX / size)
-        return hs_fail(HS_ENOMEM, "out of memory: %zu items of %zu bytes", needed, size);
-    void *array;
-    memcpy(&array, array_pointer, sizeof array); /* any object pointer: all have one representation here */
-    array = realloc(array, grown * size);
-    if (!array)
-        return hs_fail(HS_ENOMEM, "out of memory: %zu items of %zu bytes", grown, size);
-    memcpy(array_pointer, &array, sizeof array);
-    *capacity = grown;
-    return HS_OK;
-}
 
 /* The slot that holds the key, or the free one where it would go. */
 static size_t find_slot(const HsMap *map, uint64_t hash, const void *key, size_t length)

@@ -39,7 +39,4 @@ static inline const char *hs_map_key(const HsMap *map, size_t i, size_t *length)
 }
 void hs_map_deinit(HsMap *map);
 
-/* Grow an array of `size`-byte items to hold `needed`, doubling.  errors: HS_ENOMEM, the array is left alone. */
-HsStatus hs_array_grow(void *array_pointer, size_t size, size_t needed, size_t *capacity);
-
 #endif

@@ -5,6 +5,7 @@
  * A text is normalized in segments, which begin and end at characters that no form moves or composes across: ASCII
  * begins one, a young character is one by itself.  Plain runs between them are copied.
  */
+#include "kernels/base/array.h"
 #include "runtime/data/tokenizer/unicode.h"
 
 #include <utf8proc.h>
