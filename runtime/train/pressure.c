@@ -46,11 +46,11 @@ static HsStatus look(HsRun *run)
     if (micro_batch % 2 == 0) {
         pressure->halving = true;
         pressure->sample = sample;
-    } else if (!pressure->said) {
+    } else if (!pressure->warned) {
         hs_warn("memory pressure: %s, and a micro-batch of %lld cannot be halved: going on as it is. Other processes "
                 "may hold the memory; memory.recompute: block needs less of it",
                 describe(training, &sample, text), (long long)micro_batch);
-        pressure->said = true;
+        pressure->warned = true;
     }
     return HS_OK;
 }

@@ -39,7 +39,7 @@ typedef struct HsOrigin HsOrigin;
 /* Transient: not checkpointed. */
 typedef struct HsRunPressure {
     bool halving;          /* asked for: no step is started until the micro-batch is halved */
-    bool said;             /* that it cannot be halved any more */
+    bool warned;           /* that it cannot be halved any more */
     HsDeviceSample sample; /* that asked */
 } HsRunPressure;
 
