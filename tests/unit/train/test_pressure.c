@@ -177,7 +177,7 @@ static Run train(const Scratch *scratch, const Setup *setup)
     run.status = hs_run_train(&trained);
     run.tokens_seen = trained.training.state.tokens_seen;
     run.micro_batch = hs_training_micro_batch(&trained.training);
-    run.said = trained.pressure.said;
+    run.said = trained.pressure.warned;
     run.activations_after = trained.training.engine.device.account.current[HS_MEMORY_ACTIVATIONS];
     if (run.status == HS_OK)
         check_memory(&trained.training);
