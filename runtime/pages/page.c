@@ -11,6 +11,7 @@
 
 #include "runtime/io/storage.h"
 #include "runtime/pages/html.h"
+#include "runtime/pages/html_text.h"
 
 enum { CHUNK_BYTES = 16384 };
 
@@ -251,6 +252,14 @@ void hs_page_below(HsPage *page, const char *format, ...)
     PRINT(page, text, format);
     if (page->status == HS_OK)
         page->last->last->below = text;
+}
+
+void hs_page_mean(HsPage *page, double mean, double spread)
+{
+    char text[HS_HTML_FIGURE_BYTES];
+    hs_page_cell(page, "%s", hs_html_figure(mean, text));
+    if (!isnan(spread))
+        hs_page_behind(page, "\u00b1 %s", hs_html_figure(spread, text));
 }
 
 /* ---- charts ---- */

@@ -78,6 +78,8 @@ void hs_page_row(HsPage *page, const char *name);
 void hs_page_cell(HsPage *page, const char *format, ...) HS_PAGE_FORMAT(2);
 /* value by `format`, which takes a double; a dash where it is not finite. */
 void hs_page_real(HsPage *page, const char *format, double value);
+/* A figure as the page has them, and softly behind it +- the spread; spread NAN: not known */
+void hs_page_mean(HsPage *page, double mean, double spread);
 /* Softly behind the text of the latest cell or row's name; and in a line below it. */
 void hs_page_behind(HsPage *page, const char *format, ...) HS_PAGE_FORMAT(2);
 void hs_page_below(HsPage *page, const char *format, ...) HS_PAGE_FORMAT(2);

@@ -83,11 +83,8 @@ static void add_chart(const HsFront *front, HsPage *page)
 /* sign: -1 of bwt, which is what was forgotten with the sign turned */
 static void add_member(HsPage *page, const HsFrontRow *row, size_t offset, double sign)
 {
-    char text[HS_HTML_FIGURE_BYTES];
     const HsCompareFigure *figure = &row->figures->members[offset / sizeof(double)];
-    hs_page_cell(page, "%s", hs_html_figure(sign * figure->mean, text));
-    if (!isnan(figure->spread))
-        hs_page_behind(page, "\u00b1 %s", hs_html_figure(figure->spread, text));
+    hs_page_mean(page, sign * figure->mean, figure->spread);
 }
 
 static void add_row(const HsFront *front, int index, HsPage *page)

@@ -18,14 +18,6 @@ typedef struct Page {
 
 /* ---- the table ---- */
 
-static void add_figure(HsPage *page, const HsCompareFigure *figure)
-{
-    char text[HS_HTML_FIGURE_BYTES];
-    hs_page_cell(page, "%s", hs_html_figure(figure->mean, text));
-    if (!isnan(figure->spread))
-        hs_page_behind(page, "\u00b1 %s", hs_html_figure(figure->spread, text));
-}
-
 /* A rare figure has no column where no run knows it. */
 static bool has_column(const HsCompareFigures *all, int count, int member)
 {
@@ -55,8 +47,8 @@ void hs_compare_add_table(const HsCompareFigures *all, int count, HsPage *page)
             if (hs_compare_none(figures, i))
                 hs_page_cell(page, "none");
             else if (has_column(all, count, i))
-                add_figure(page, &figures->members[i]);
-        add_figure(page, &figures->tokens_per_second);
+                hs_page_mean(page, figures->members[i].mean, figures->members[i].spread);
+        hs_page_mean(page, figures->tokens_per_second.mean, figures->tokens_per_second.spread);
         hs_page_cell(page, "%s", hs_html_bytes(figures->memory_bytes.mean, text));
     }
     hs_page_figures(page);

@@ -41,11 +41,11 @@ static HsStatus add_best(const HsGridResults *results, HsPage *page)
 
 static void add_loss(const HsGridResults *results, int combination, int rung, HsPage *page)
 {
-    char text[HS_HTML_FIGURE_BYTES];
-    const double mean = hs_grid_mean(results, combination, rung), spread = hs_grid_spread(results, combination, rung);
-    hs_page_cell(page, "%s", isinf(mean) ? "diverged" : hs_html_figure(mean, text));
-    if (!isnan(spread))
-        hs_page_behind(page, "\u00b1 %s", hs_html_figure(spread, text));
+    const double mean = hs_grid_mean(results, combination, rung);
+    if (isinf(mean))
+        hs_page_cell(page, "diverged");
+    else
+        hs_page_mean(page, mean, hs_grid_spread(results, combination, rung));
 }
 
 static void add_row(const HsGridResults *results, int rank, HsPage *page)
@@ -67,7 +67,7 @@ static void add_table(const HsGridResults *results, HsPage *page)
     char name[32];
     hs_page_section(page, "Combinations",
                     "Best first. A column is a rung of successive halving: runs of that part of the full length, of "
-                    "which about one in %lld goes on%s. %s in nats a token, lower is better. Trained: %.3g runs of "
+                    "which about one in %lld continues%s. %s in nats a token, lower is better. Trained: %.3g runs of "
                     "full length a seed, where the whole grid is %d.",
                     (long long)results->eta, results->rungs == 1 ? " (here there is one rung: the whole grid)" : "",
                     results->criterion[0] == 'r' ? "Retained loss" : "Validation loss", hs_grid_cost(results),
