@@ -9,7 +9,8 @@
 #
 # As many at a time as there are cores, each on a core of its own: a program whose threads have to share their cores with
 # another's waits at every barrier.  WORKERS=1 runs one after another, with all cores.  DURATIONS=FILE writes what each took,
-# BUDGET=no leaves the budget out.  FAIL_FAST=yes begins with the shortest and ends after the first that fails.
+# BUDGET=no leaves the budget out.  LIMIT=SECONDS (900; nightly 14,400) ends a test that waits.  FAIL_FAST=yes begins with
+# the shortest and ends after the first that fails.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 
@@ -28,8 +29,9 @@ if [ "${1:-}" = --one ]; then
         cores=$(taskset -cp $$ | sed 's/.*: //' | tr ',' '\n' | awk -F- '{ for (i = $1; i <= ($2 == "" ? $1 : $2); i++) print i }')
         set -- taskset -c "$(sed -n "$((SLOT % $(wc -l <<<"$cores") + 1))p" <<<"$cores")" "$@"
     fi
-    "$@" >"$log" 2>&1
+    timeout -k 10 "$LIMIT" "$@" >"$log" 2>&1
     status=$?
+    [ "$status" != 124 ] && [ "$status" != 137 ] || echo "ended after LIMIT=$LIMIT seconds" >>"$log"
     grep -qE 'LeakSanitizer|ERROR: AddressSanitizer|runtime error:' "$log" && status=1
     if [ "$status" = 0 ]; then
         printf 'ok    %s (%d s)\n' "$name" $((SECONDS - start))
@@ -42,7 +44,8 @@ fi
 
 export WORKERS=${WORKERS:-$(nproc)} BUILD TIER=${TIER:-test}
 case $TIER in
-quick | test | nightly) ;;
+quick | test) export LIMIT=${LIMIT:-900} ;;
+nightly) export LIMIT=${LIMIT:-14400} ;;
 *)
     echo "TIER=$TIER: give one of quick test nightly" >&2
     exit 2

@@ -123,6 +123,8 @@ says out "optimizer: adamwfp8, 0.098 million parameters in 8 tensors, peak learn
 expect 0 "$trainer" plan --config tiny.yaml 'optimizer.groups=[{match: "*.mlp.*", learning_rate: 2e-3}]'
 says out "group 0: adamw, 0.016 million parameters in 4 tensors, peak learning rate 0.002"
 says out "all others: adamw"
+expect 0 "$trainer" plan --config tiny.yaml 'optimizer.groups=[{match: "*.mlp.*", weight_decay: 0}]'
+says out "group 0: adamw, 0.016 million parameters in 4 tensors, peak learning rate 0.001, weight decay 0"
 
 refused() {
     local text=$1

@@ -205,6 +205,7 @@ Test(quantize, what_is_not_finite_stays_visible)
                                 .records = true };
         RUN(hs_op_quantize(&context, &args));
         cr_expect(isnan(HS_SCALING_FACTOR(&scaling)));
+        cr_expect(isnan(scaling.inverse), "also where amax is not recorded");
         cr_expect_eq(bytes[9] & 0x7F, isnan(x[9]) ? 0x7F : 0x7E);
         cr_expect_eq(bytes[10], hs_e4m3_encode(3.0f));
         args.source = HS_SCALE_KEPT;
