@@ -8,7 +8,8 @@
 # a pairwise covering of their products of choices; `nightly` all, with whole products.
 #
 # As many at a time as there are cores, each on a core of its own: a program whose threads have to share their cores with
-# another's waits at every barrier.  WORKERS=1 runs one after another, with all cores.  DURATIONS=FILE writes what each took,
+# another's waits at every barrier.  Scripts that say `# Waits more than it computes.` run one after another next to these,
+# on any core.  WORKERS=1 runs one after another, with all cores.  DURATIONS=FILE writes what each took,
 # BUDGET=no leaves the budget out.  LIMIT=SECONDS (900; nightly 14,400) ends a test that waits.  FAIL_FAST=yes begins with
 # the shortest and ends after the first that fails.
 set -u
@@ -25,7 +26,7 @@ if [ "${1:-}" = --one ]; then
     esac
     name=$1
     shift
-    if [ "${WORKERS:-1}" -gt 1 ] && command -v taskset >/dev/null; then
+    if [ "${WORKERS:-1}" -gt 1 ] && [ -n "${SLOT:-}" ] && command -v taskset >/dev/null; then
         cores=$(taskset -cp $$ | sed 's/.*: //' | tr ',' '\n' | awk -F- '{ for (i = $1; i <= ($2 == "" ? $1 : $2); i++) print i }')
         set -- taskset -c "$(sed -n "$((SLOT % $(wc -l <<<"$cores") + 1))p" <<<"$cores")" "$@"
     fi
@@ -52,7 +53,7 @@ nightly) export LIMIT=${LIMIT:-14400} ;;
     ;;
 esac
 results=$(mktemp)
-trap 'rm -f "$results"' EXIT
+trap 'rm -f "$results" "$results.all" "$results.waiting"' EXIT
 # The longest first, so that none is left alone at the end; a test without a duration is new, and may be long.
 order=-rn
 [ -z "${FAIL_FAST:-}" ] || order=-n
@@ -64,7 +65,14 @@ done | awk -v build="$BUILD/" -v tier="$TIER" '
         name = index($1, build) == 1 ? substr($1, length(build) + 1) : $1
         long = name in seconds ? seconds[name] : 60
         if (tier != "quick" || (long <= 5 && name !~ /emu|nccl/)) print long, $1
-    }' tests/durations - | sort $order | cut -d' ' -f2 | xargs -P "$WORKERS" -n 1 --process-slot-var=SLOT "$0" --one | tee "$results"
+    }' tests/durations - | sort $order | cut -d' ' -f2 >"$results.all"
+: >"$results.waiting"
+[ "$WORKERS" = 1 ] || grep -l '^# Waits more than it computes\.$' tests/cli/test_*.sh >"$results.waiting"
+{
+    grep -xFf "$results.waiting" "$results.all" | xargs -r -n 1 "$0" --one &
+    grep -vxFf "$results.waiting" "$results.all" | xargs -P "$WORKERS" -n 1 --process-slot-var=SLOT "$0" --one
+    wait
+} | tee "$results"
 passed=$(grep -c '^ok  ' "$results") failed=$(grep -c '^FAIL  ' "$results")
 echo "$passed passed, $failed failed"
 taken=$(sed -nE 's/^ok    (.*) \(([0-9]+) s\)$/\2 \1/p' "$results" | sort -k1,1rn -k2)

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: MIT
 # Processes that others started: mpirun, and what torchrun and srun set, imitated. Who is absent, comes twice, reads
 # another configuration or contradicts itself is named on both sides.
+# Waits more than it computes.
 . "$(dirname "$0")/lib.sh"
 ranks=$(dirname "$trainer")/tests/comm/ranks
 port=$((20000 + $$ % 20000))

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: MIT
 # trainer --processes N: exit codes, signals, processes that die, are stopped, hang or fail, starting again; nobody is left
 # behind, and runs that failed go on to the same bits.  The same by mpirun and by torchrun's variables.
+# Waits more than it computes.
 . "$(dirname "$0")/lib.sh"
 shim=$(dirname "$trainer")/faults/shim.so
 tiny_config

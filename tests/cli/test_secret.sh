@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: MIT
 # Which processes may join a run where ranks meet over TCP: those that prove that they know its secret.  Where rank 0 listens,
 # what comes there and does not belong there, where a start is refused, and where the secret may not show.
+# Waits more than it computes.
 . "$(dirname "$0")/lib.sh"
 ranks=$(dirname "$trainer")/tests/comm/ranks
 intruder=$(dirname "$trainer")/tests/comm/intruder
