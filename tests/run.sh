@@ -10,7 +10,7 @@
 # As many at a time as there are cores, each on a core of its own: a program whose threads have to share their cores with
 # another's waits at every barrier.  Scripts that say `# Waits more than it computes.` run one after another next to these,
 # on any core.  WORKERS=1 runs one after another, with all cores.  DURATIONS=FILE writes what each took,
-# BUDGET=no leaves the budget out.  LIMIT=SECONDS (900; nightly 14,400) ends a test that waits.  FAIL_FAST=yes begins with
+# BUDGET=no leaves the budget out.  TEST_LIMIT=SECONDS (900; nightly 14,400) ends a test that waits.  FAIL_FAST=yes begins with
 # the shortest and ends after the first that fails.
 set -u
 cd "$(dirname "$0")/.." || exit 1
@@ -30,9 +30,9 @@ if [ "${1:-}" = --one ]; then
         cores=$(taskset -cp $$ | sed 's/.*: //' | tr ',' '\n' | awk -F- '{ for (i = $1; i <= ($2 == "" ? $1 : $2); i++) print i }')
         set -- taskset -c "$(sed -n "$((SLOT % $(wc -l <<<"$cores") + 1))p" <<<"$cores")" "$@"
     fi
-    timeout -k 10 "$LIMIT" "$@" >"$log" 2>&1
+    timeout -k 10 "$TEST_LIMIT" "$@" >"$log" 2>&1
     status=$?
-    [ "$status" != 124 ] && [ "$status" != 137 ] || echo "ended after LIMIT=$LIMIT seconds" >>"$log"
+    [ "$status" != 124 ] && [ "$status" != 137 ] || echo "ended after TEST_LIMIT=$TEST_LIMIT seconds" >>"$log"
     grep -qE 'LeakSanitizer|ERROR: AddressSanitizer|runtime error:' "$log" && status=1
     if [ "$status" = 0 ]; then
         printf 'ok    %s (%d s)\n' "$name" $((SECONDS - start))
@@ -45,8 +45,8 @@ fi
 
 export WORKERS=${WORKERS:-$(nproc)} BUILD TIER=${TIER:-test}
 case $TIER in
-quick | test) export LIMIT=${LIMIT:-900} ;;
-nightly) export LIMIT=${LIMIT:-14400} ;;
+quick | test) export TEST_LIMIT=${TEST_LIMIT:-900} ;;
+nightly) export TEST_LIMIT=${TEST_LIMIT:-14400} ;;
 *)
     echo "TIER=$TIER: give one of quick test nightly" >&2
     exit 2
