@@ -363,6 +363,8 @@
     X(S, BOOL, FREE, tensorboard, true, 0, 1, NULL, "", "write TensorBoard event files")                           \
     X(S, STRING, FREE, progress, "auto", 0, 0, "auto|bar|lines|none", "",                                          \
       "auto: a bar on a terminal, lines elsewhere")                                                                \
+    X(S, STRING, FREE, memory, "line", 0, 0, "line|table", "",                                                     \
+      "what a run's end says of memory; table: planned, current and peak of each use")                             \
     X(S, STRING, FREE, trace, "", 0, 0, NULL, "optimizer steps",                                                   \
       "10-12: write operations and memory of these steps (counted as they start, from 1 on, skipped ones too) to " \
       "trace.json, which chrome://tracing and Perfetto show")                                                      \

@@ -12,7 +12,6 @@
 #include "optim/offload.h"
 #include "runtime/config/continual.h"
 #include "runtime/model/quantized.h"
-#include "runtime/record/process_memory.h"
 #include "runtime/train/run.h"
 
 /* --- from a draft to figures --- */
@@ -609,37 +608,6 @@ HsStatus hs_training_fit(HsTraining *training)
         HS_TRY(refuse(training, limit, limit_text));
     HS_TRY(place_on_disk(training, limit)); /* a fit may have moved more to the host */
     return hs_training_check_host(training, limit);
-}
-
-/* --- said at the end --- */
-
-void hs_training_report_memory(const HsTraining *training)
-{
-    const HsDevice *device = &training->engine.device;
-    const HsProcessMemory process = hs_process_memory();
-    size_t planned = 0, current = 0, peak = 0;
-    hs_info("memory (MiB)            planned    current       peak");
-    for (int i = 0; i < HS_MEMORY_COUNT; i++) {
-        const size_t row[] = { training->planned.bytes[i], device->account.current[i], device->account.peak[i] };
-        if (row[0] + row[1] + row[2] == 0)
-            continue;
-        planned += row[0];
-        current += row[1];
-        peak += row[2];
-        hs_info("  %-20s %9.1f  %9.1f  %9.1f", hs_memory_row((HsMemoryCategory)i)->name, hs_mebibytes((double)row[0]),
-                hs_mebibytes((double)row[1]), hs_mebibytes((double)row[2]));
-    }
-    hs_info("  %-20s %9.1f  %9.1f  %9.1f", "total", hs_mebibytes((double)planned), hs_mebibytes((double)current),
-            hs_mebibytes((double)peak));
-    size_t free_now;
-    if (training->free_before > 0 && device->free_memory(device, &free_now) == HS_OK)
-        hs_info("  %-20s %9.1f  %9.1f  %9s  (taken since the start, by all processes)", "the device",
-                hs_mebibytes((double)training->planned.device_bytes),
-                hs_mebibytes((double)training->free_before) - hs_mebibytes((double)free_now), "");
-    if (process.peak_bytes > 0)
-        hs_info("  %-20s %9s  %9.1f  %9.1f  (resident%s)", "the process", "",
-                hs_mebibytes((double)process.current_bytes), hs_mebibytes((double)process.peak_bytes),
-                device->host_accessible ? "" : ", host");
 }
 
 void hs_training_explain_memory(const HsTraining *training)

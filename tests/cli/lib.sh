@@ -165,7 +165,7 @@ tasks: [{name: t, train: "synthetic:mixture", synthetic_tokens: 20000}]
 precision: {mode: bf16}
 schedule: {warmup_steps: 4}
 evaluation: {every: 8, batches: 2, items: 8}
-logging: {every: 2}
+logging: {every: 2, memory: table}
 YAML
 }
 
@@ -192,7 +192,7 @@ replay: {buffer_size: 24}
 ewc: {fisher_samples: 16}
 mer: {beta: 1.0, gamma: 0.5}
 evaluation: {every: 8, batches: 2, items: 8}
-logging: {every: 4}
+logging: {every: 4, memory: table}
 YAML
 }
 
@@ -216,7 +216,7 @@ tasks:
   - {name: a, train: "synthetic:arithmetic", synthetic_tokens: 4000}
   - {name: b, train: "synthetic:english", synthetic_tokens: 4000}
 evaluation: {every: 4, batches: 2, items: 0, sample_tokens: 0}
-logging: {every: 1, progress: lines}
+logging: {every: 1, progress: lines, memory: table}
 continual: {strategy: [ewc, mer]}
 ewc: {fisher_samples: 8}
 mer: {buffer_size: 16}

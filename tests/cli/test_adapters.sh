@@ -16,7 +16,7 @@ checkpoint_freq: 4
 precision: {mode: fp32}
 tasks: [{name: text, train: text.txt, validation: 20%}]
 evaluation: {every: 6, batches: 2, sample_tokens: 0}
-logging: {every: 1, progress: none, device_seconds: 0}
+logging: {every: 1, progress: none, device_seconds: 0, memory: table}
 YAML
 
 # planned FILE ROW: the row's planned MiB and what was taken at most

@@ -26,7 +26,7 @@ continual: {strategy: [er]}
 precision: {mode: bf16}
 schedule: {warmup_steps: 2}
 evaluation: {every: 0, batches: 1, items: 0, show: 0}
-logging: {every: 1}
+logging: {every: 1, memory: table}
 YAML
 
 # tensors_of DIR: what training computed, of its last checkpoint.

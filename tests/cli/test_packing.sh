@@ -22,7 +22,7 @@ tokenizer: {kind: bpe, path: $golden/tokenizer.json, chat_template: chatml}
 tasks: [{name: t, train: talks.jsonl, validation: few.jsonl}]
 data: {packing: documents}
 evaluation: {every: 3, batches: 2}
-logging: {every: 1}
+logging: {every: 1, memory: table}
 YAML
 
 # First fit, and documents that are kept, by an oracle that has their tokens.

@@ -18,7 +18,7 @@ tasks: [{name: addition, train: "synthetic:addition", synthetic_tokens: 80000}]
 precision: {mode: fp32}
 schedule: {warmup_steps: 4}
 evaluation: {every: 0, batches: 1}
-logging: {every: 1}
+logging: {every: 1, memory: table}
 YAML
 
 # total FILE: MiB of the plan's last row.
