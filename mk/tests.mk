@@ -119,17 +119,20 @@ check-size: ## no function over 80 lines, no CUDA kernel over 120; rooms and tes
 .PHONY: check-warnings
 check-warnings: ## no file, tests included, compiles with a warning
 	+@$(MAKE) $(JOBS) --no-print-directory WERROR=1 $(if $(WERROR),,BUILD=$(BUILD)/warnings NVCC=) all emu test-programs bench-programs
-check-docs: $(BUILD)/trainer $(EMU_PART) ## the generated reference, predictions and reading order are fresh
+check-docs: $(BUILD)/trainer $(EMU_PART) ## pages: generated ones are fresh; sizes, words, links, commands
 	@$(BUILD)/trainer reference | diff -u configs/REFERENCE.md - || { echo "run: make docs"; exit 1; }
 	@BUILD=$(BUILD) tests/predicted.sh | diff -u kernels/cuda/PREDICTED.md - || { echo "run: make docs"; exit 1; }
+	@python3 tests/messages.py | diff -u docs/messages.md - || { echo "run: make docs"; exit 1; }
 	@tests/check_spine.sh
+	@python3 tests/check_pages.py
 .PHONY: check-kernels docs
 check-kernels: $(CUDA_OBJECTS) $(BUILD)/tests/launches ## kernels: no spills, tensor cores, a fresh table; LIST=--list prints all
 	$(if $(NVCC),,$(error check-kernels needs nvcc))
 	@BUILD=$(BUILD) NVCC=$(NVCC) tests/check_kernels.sh $(LIST)
-docs: $(BUILD)/trainer $(EMU_PART) $(if $(NVCC),$(CUDA_OBJECTS) $(BUILD)/tests/launches) ## generate configs/REFERENCE.md, kernels/cuda/PREDICTED.md and KERNELS.md
+docs: $(BUILD)/trainer $(EMU_PART) $(if $(NVCC),$(CUDA_OBJECTS) $(BUILD)/tests/launches) ## generate configs/REFERENCE.md, docs/messages.md, kernels/cuda/PREDICTED.md and KERNELS.md
 	$(BUILD)/trainer reference > configs/REFERENCE.md
 	BUILD=$(BUILD) tests/predicted.sh > kernels/cuda/PREDICTED.md
+	python3 tests/messages.py > docs/messages.md
 	tests/check_spine.sh --write
 	$(if $(NVCC),BUILD=$(BUILD) NVCC=$(NVCC) tests/check_kernels.sh --write,@echo "kernels/cuda/KERNELS.md needs nvcc: left as it is")
 format: ## format every C file

@@ -1,9 +1,9 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
-# Every command that README.md, configs/*.yaml, examples/*.c, examples/strategies.md, docs/*.md and five pages of
-# examples/howto show in a line of its own runs, in the order of the page;
-# shortened by keys for a small model and two steps, by another device, or to one operation.  Files that a command needs
-# are made first.  Not run: `make demo` and `make test`, which install packages; examples/lessons has its own test.
+# Every command that README.md, configs/*.yaml, examples/*.c and docs/*.md show in a separate line runs, in the order of
+# the page; shortened by keys for a small model and two steps, by another device, or to one operation.  Files that a
+# command needs are made first.  Not run: `make` and its targets, some of which install packages; examples/lessons has
+# another test.  What README shows of the first command's output is what the trainer prints, but for the numbers.
 . "$(dirname "$0")/lib.sh"
 ln -s "$root/configs" configs
 ln -s "$(dirname "$trainer")" build
@@ -81,33 +81,41 @@ run() {
         esac
         count=$((count + 1))
         expect 0 bash -c "$(shorten "$line")" </dev/null
+        [ "$line" != "build/trainer --config configs/cl.yaml" ] || [ -e cl.out ] || cat out err >cl.out
     done < <(sed -nE "s@^$2((build/|mkdir |make |cc |mpirun |torchrun |srun ).*)@\1@p" "$root/$1")
 }
+for config in configs/*.yaml; do
+    run "$config" '#     '
+done
 run README.md '    '
-for config in configs/*.yaml; do run "$config" '#     '; done
+masked() {
+    sed -E 's/[0-9]+(\.[0-9]+)?/N/g; s/  +/ /g; s/ $//'
+}
+masked <cl.out >cl.masked
+sed -n '/^```$/,/^```$/{/^```/!p}' "$root/README.md" | masked >shown.masked
+[ "$(wc -l <shown.masked)" -ge 10 ] || fail "README shows no output"
+while IFS= read -r line; do
+    grep -qxF -- "$line" cl.masked || fail "README shows a line that the trainer does not print: $line"
+done <shown.masked
 for example in "$root"/examples/*.c; do run "examples/$(basename "$example")" ' \*     '; done
-run examples/strategies.md '    '
-for page in "$root"/docs/*.md; do run "docs/$(basename "$page")" '    '; done
-run examples/howto/more-tasks.md '    '
-run examples/howto/conversations.md '    '
+# The page of models has a model that needs transformers; where it is missing, one that it made stands for it.
+python3 "$root/examples/howto/pretrained.py" make models/story >out 2>err || cp -rL "$root/tests/huggingface/models/llama" models/story
 ln -s "$root/kernels" kernels # a header
-sed -n '/^```c$/,/^```$/{/^```/!p}' "$root/examples/howto/memory.md" >pages.c
-run examples/howto/memory.md '    '
-says err "MiB for weights of host"
-run examples/howto/processes.md '    '
+sed -n '/^```c$/,/^```$/{/^```/!p}' "$root/docs/memory.md" >pages.c
+for page in "$root"/docs/*.md; do
+    run "docs/$(basename "$page")" '    '
+    [ "${page##*/}" != memory.md ] || says err "MiB for weights of host"
+done
 for other in one two four zero restart mpi torchrun slurm; do
     [ $other != mpi ] || [ -d runs/cl-mpi ] || continue
     tensors runs/cl-$other | grep -v trainer.json >$other.sums
-    [ "$(wc -l <$other.sums)" = 3 ] && cmp -s one.sums $other.sums || fail "examples/howto/processes.md: $other ends otherwise"
+    [ "$(wc -l <$other.sums)" = 3 ] && cmp -s one.sums $other.sums || fail "docs/distributed.md: $other ends otherwise"
 done
-# The page's own model needs transformers; where it is missing, one that it made stands for it.
-python3 "$root/examples/howto/pretrained.py" make models/story >out 2>err || cp -rL "$root/tests/huggingface/models/llama" models/story
-run examples/howto/pretrained.md '    '
 python3 "$root/examples/howto/pretrained.py" check models/story models/story-adapter models/story-merged runs/story >out 2>err
 code=$?
 [ $code = 0 ] || [ $code = 77 ] || fail "examples/howto/pretrained.py: $(tail -n 2 err)"
 says runs/cl/metrics.jsonl '"keys":"tasks: mine appended"'
 [ "$count" -ge 34 ] || fail "only $count commands were found"
 [ -f runs/cl/report.html ] || fail "no report"
-[ -f runs/bpe/checkpoints/latest ] || fail "no run with a tokenizer of its own"
+[ -f runs/bpe/checkpoints/latest ] || fail "no run with a tokenizer of the text"
 finish
