@@ -21,7 +21,7 @@ sources   = $(sort $(shell find kernels optim runtime -name '*.$(1)'))
 ISAS     ?= $(if $(filter x86_64,$(shell uname -m)),portable avx2 avx512 avx512bf16 amx,portable)
 
 PACKAGES  = yaml-0.1 libcjson libpcre2-8 libutf8proc libxxhash zlib libzstd libsodium
-# Asked once: before `make packages` these are empty, and the make that it is followed by asks again.
+# Evaluated once: before `make packages` these are empty, and the make that follows it evaluates them again.
 PACKAGE_CFLAGS := $(shell pkg-config --cflags $(PACKAGES) 2>/dev/null)
 PACKAGE_LIBS   := $(shell pkg-config --libs $(PACKAGES) 2>/dev/null)
 WARNINGS  = -Wall -Wextra -Wpedantic -Wconversion -Wshadow -Wvla -Wstrict-prototypes -Wmissing-prototypes $(if $(WERROR),-Werror)
@@ -65,7 +65,7 @@ examples: $(EXAMPLES)
 link_parts  = -Wl,--export-dynamic-symbol='hs_*' -Wl,--disable-new-dtags,-rpath,'$(1)'
 # All of the library: what a part will ask for is not known.
 WHOLE       = -Wl,--whole-archive $(LIBRARY) -Wl,--no-whole-archive
-# Tests and benchmarks; a copy of one takes the parts beside it.
+# Tests and benchmarks; a copy of one takes the parts next to it.
 LINK_HERE   = $(call link_parts,$$ORIGIN:$(abspath $(BUILD))) $(WHOLE)
 
 $(BUILD)/trainer: $(MAIN:%.c=$(BUILD)/obj/%.o) $(OBJECTS)

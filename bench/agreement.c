@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Whether the kernels that go on from tile to tile compute the right numbers at sizes at which they do.
+ * Whether the kernels that continue from tile to tile compute the right numbers at sizes at which they do so.
  *
  *     agreement [--device cuda|emu] [--tiny] [--json FILE] [products|products:EPILOGUE|attention]
  *

@@ -322,7 +322,7 @@ static inline HsStatus attention_open(Bench *bench, const HsHeads *heads, HsDtyp
     return HS_OK;
 }
 
-/* Numbers, of all results, whose bits differ between the kinds: both are right, in other orders of their sums. */
+/* How many numbers of all results differ in their bits between the kinds: both are right, in other orders of sums. */
 static inline int64_t attention_differing(const AttentionRun *run)
 {
     int64_t differing = 0;

@@ -300,7 +300,7 @@ static inline HsStatus agreement_make(Bench *bench, const ProductCase *config, c
     return HS_OK;
 }
 
-/* Numbers of a result that are not as expected; what nobody wrote is NaN. */
+/* Numbers of a result that are not as expected; what was never written is NaN. */
 static inline int64_t agreement_count(HsDtype dtype, const void *found, const double *expected, const double *error,
                                       int64_t count)
 {

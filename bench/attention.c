@@ -6,9 +6,9 @@
  *
  * Causal, no dropout, bf16, 16,384 tokens and a width of 2,048 throughout: the batch shrinks as the sequences grow, the
  * heads become fewer as they grow wider.  Operations counted: forward 2 N T H D (half of a full square), backward 2.5
- * times that.  Two sizes have aims for an H200, which are printed beside; they come first.  RIVAL is a file of lines
- * "HEAD_DIM LENGTH FORWARD BACKWARD" in TFLOP/s, as bench/peers/attention_torch.py writes it on the same machine; the
- * table then has its columns too.
+ * times that.  Two sizes have aims for an H200, which are printed next to them; they come first.  RIVAL is a file of
+ * lines "HEAD_DIM LENGTH FORWARD BACKWARD" in TFLOP/s, as bench/peers/attention_torch.py writes it on the same machine;
+ * the table then has its columns too.
  */
 #include <math.h>
 

@@ -4,12 +4,12 @@
  *
  *     collectives [--device cuda|emu] [--ranks N] [--seconds S] [--tiny] [--json FILE]
  *
- * N processes, 2 when nothing is said, each with a GPU of its own (on the emulator: with its own emulated one).  Sums
- * along the tree have to be hs_comm_fold's bits; the library's own are told by their largest difference from it, in
- * ulps of the largest element.  The bus bandwidth is as nccl-tests defines it (its doc/PERFORMANCE.md), so that it can
- * be held against the links' rate whatever N is: bytes / time x 2 (N - 1) / N for all_reduce, x (N - 1) / N for
- * reduce_scatter and all_gather, whose bytes are the whole buffer's.  Times are of the slowest rank, over as many calls
- * as --seconds allow.
+ * N processes, 2 by default, each with its own GPU (on the emulator: an emulated one).  Sums along the tree have to be
+ * hs_comm_fold's bits; the library's own are reported by their largest difference from it, in ulps of the largest
+ * element.  The bus bandwidth is as nccl-tests defines it (its doc/PERFORMANCE.md), so that it can be held against the
+ * links' rate whatever N is: bytes / time x 2 (N - 1) / N for all_reduce, x (N - 1) / N for reduce_scatter and
+ * all_gather, where bytes are the whole buffer's.  Times are of the slowest rank, over as many calls as --seconds
+ * allow.
  */
 #include <math.h>
 #include <sys/wait.h>

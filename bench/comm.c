@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * The communicator of one host's processes beside the machine's memory, in one run: sums of N ranks' buffers in GB/s of
+ * The communicator of one host's processes and the machine's memory, in one run: sums of N ranks' buffers in GB/s of
  * one buffer, and how long small operations take.
  *
  *     comm [RANKS [MIB [WINDOW_KIB]]]     2 ranks, 64 MiB, windows of 512 KiB

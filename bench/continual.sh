@@ -5,7 +5,7 @@
 # Streams: cl-benchmark and cl-ten (in fp32 and bf16: half an hour each on two cores), cl (the main job, an hour and a
 # quarter; its replaying strategies take a third more steps for the same new tokens, so that joint training, none and ewc
 # run with as many steps too), more (forms of strategies, one seed).  None named: all.  One run at a time, as their
-# speeds are part of the tables; JOBS=2 is faster.  Outputs in OUT; called again it goes on where it stopped.
+# speeds are part of the tables; JOBS=2 is faster.  Outputs in OUT; called again it continues where it stopped.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 build=${1:-build} seeds=${2:-3}

@@ -9,9 +9,9 @@
  * sums fast, without promotion, where our sums are straight (kernels/cuda/product/matmul_fp8.cuh).  Casts are not timed:
  * `trainer bench --modes bf16,fp8` has whole steps.
  *
- * Each contender is right before it is timed: codes are whole numbers from -2 to 2, whose sums stay so small that the 14
- * bits of tensor cores hold them, too, so that every bit of some rows of c is known.  What is timed are random codes below
- * 2 of both signs, since such whole numbers let a GPU run faster than training does.
+ * Each contender is right before it is timed: codes are whole numbers from -2 to 2, with sums so small that the 14 bits
+ * of tensor cores hold them, too, so that every bit of some rows of c is known.  What is timed are random codes below 2
+ * of both signs, since such whole numbers let a GPU run faster than training does.
  */
 #include "bench/bench.h"
 #include "kernels/tuning/tuning.h"
@@ -63,7 +63,7 @@ static HsStatus call_matmul(HsContext *context, const void *arguments)
     return hs_op_matmul(context, arguments);
 }
 
-/* Calls of a device whose tuner prescribes a kernel while they last. */
+/* Calls during which the device's tuner prescribes a kernel. */
 typedef struct Decoded {
     const HsMatmulArgs *args;
     const HsTuner *tuner;
@@ -360,7 +360,7 @@ static HsStatus bench_layers(Bench *bench, Rivals *rivals)
     return HS_OK;
 }
 
-/* The library is opened with the device, and one small product tells whether it multiplies FP8 on this GPU. */
+/* The library is opened with the device, and one small product shows whether it multiplies FP8 on this GPU. */
 static HsStatus open_library(Bench *bench, Rivals *rivals)
 {
     static const Layer small = { "small", 64, 64, 64 };

@@ -26,7 +26,7 @@ typedef enum Numbers {
     UNIFORM,   /* in [-1, 1) */
     SPECIAL,   /* infinities, NaNs and the largest numbers among ones */
     SUBNORMAL, /* a below the normal range */
-    ROUNDING,  /* ones beside 2^24: what the adder drops */
+    ROUNDING,  /* ones next to 2^24: what the adder drops */
     LOW_BITS,  /* tf32 operands with bits below its mantissa */
     FLOATS,    /* ties, limits, and any bits */
     EXPONENTS, /* in [-150, 150) */

@@ -21,7 +21,7 @@ namespace
 
 enum { MOST_PLACES = 5, LINE = 128, BLOCK_LINES = 8 * LINE };
 
-/* What a kernel gets beside its words; `map` and `places` are empty for those that copy no tiles. */
+/* What a kernel gets in addition to its words; `map` and `places` are empty for those that copy no tiles. */
 struct FragmentParameters {
     TensorMap map;
     int rank, tile_bytes, shared_words, place_count;
@@ -49,7 +49,7 @@ HS_DEVICE void fill_unwritten(uint32_t *words, int count)
     __syncthreads();
 }
 
-/* Tile after tile to the same place in shared memory; all of it is told, what follows the tile too. */
+/* Tile after tile to the same place in shared memory; all of that is output, what follows the tile too. */
 __global__ void load_fragment_kernel(const __grid_constant__ FragmentParameters parameters)
 {
     HS_DYNAMIC_SHARED(uint32_t, image);
@@ -261,7 +261,7 @@ __global__ void __launch_bounds__(128) wgmma_fragment_kernel(const __grid_consta
 
 typedef void (*Kernel)(const FragmentParameters);
 
-/* A tensor whose rows are `pitch` elements apart, tiles of it, and where they begin; `stored`: it is the outputs. */
+/* A tensor with rows `pitch` elements apart, tiles of it, and where they begin; `stored`: it is the outputs. */
 struct Tiles {
     HsDtype dtype;
     int rank, extents[4], pitch, box[4], swizzle;

@@ -1,16 +1,16 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
 # gpu.sh [--device cuda|emu] [--phases LIST] [--ops LIST] [--op-seconds S] [--out DIR] [--seconds S] [--memory SIZE]
-# [--build DIR]: what a day with a GPU should tell, in calls of at most nine minutes each, with the driver and nothing else:
+# [--build DIR]: what a day with a GPU should show, in calls of at most nine minutes each, with the driver and nothing else:
 #
 #     gpu.sh --phases correct      the emulator's assumptions, every kernel against the reference, the cpu's losses
-#     gpu.sh --phases speed        products (FP8, too), GPT-2 124M and attention beside cuBLASLt and PyTorch in the same run
+#     gpu.sh --phases speed        products (FP8, too), GPT-2 124M and attention against cuBLASLt and PyTorch, in one run
 #     gpu.sh --phases counters     the hardware's counters of eight kernels (ncu)
 #     gpu.sh --phases more         where time is left: memory.offload, what GPUs exchange, the other modes, every operation's speed
 #
 # LIST names groups (these; the first three when nothing is said) or single phases, with commas: see `groups` below.
-# The programs are those beside this file (a package made by `make gpu-package`), else those of DIR (../build), else the
-# project is built.  Python with PyTorch, ncu and compute-sanitizer are used where they are.
+# The programs are those next to this file (a package made by `make gpu-package`), else those of DIR (../build), else
+# the project is built.  Python with PyTorch, ncu and compute-sanitizer are used where they are.
 #
 # Results: README.md, results.json (a line for each figure), log.txt, and what phases leave (fragments.txt, tuning.txt,
 # trace.json, counters.csv) under --out (bench/results/<device name>): at most eight files.  They are written as phases
@@ -42,8 +42,8 @@ declare -A titles=(
     [parity]='The same losses as on the cpu'
     [sanitizer]="compute-sanitizer on Hopper's kernels"
     [losses]='GPT-2 124M: losses by mode and library'
-    [products]='Products beside cuBLASLt'
-    [fp8]='Products of FP8 codes beside cuBLASLt'
+    [products]='Products next to cuBLASLt'
+    [fp8]='Products of FP8 codes next to cuBLASLt'
     [tuning]='Tuning'
     [gpt2]='GPT-2 124M in bf16'
     [small]='A small model: what launches cost'

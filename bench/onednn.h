@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * The only file that knows oneDNN: products by its C interface, whose few declarations are written out here.
+ * The only file that knows oneDNN: products by its C interface, with its few declarations written out here.
  *
- * Versions 2 and 3 differ in who owns a memory's description: 2 fills the caller's structure, 3 returns a handle. Every
- * later call takes a pointer to it in both.  Weights may be reordered ahead into the layout that the library chooses
- * for the product, as inference and training with packed weights do.
+ * Versions 2 and 3 differ in what owns a memory's description: 2 fills the caller's structure, 3 returns a handle.
+ * Every later call takes a pointer to it in both.  Weights may be reordered ahead into the layout that the library
+ * chooses for the product, as inference and training with packed weights do.
  */
 #ifndef HS_BENCH_ONEDNN_H
 #define HS_BENCH_ONEDNN_H

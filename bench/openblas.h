@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * The only file that knows OpenBLAS: f32 products by its C interface, whose few declarations are written out here.
+ * The only file that knows OpenBLAS: f32 products by its C interface, with its few declarations written out here.
  *
  * The library chooses its kernels when it is loaded, and old versions take a Zen 4 for a Haswell, without AVX-512:
- * where the processor has what SKYLAKEX needs, that is asked for (OPENBLAS_CORETYPE in the environment wins).
+ * where the processor has what SKYLAKEX needs, that is requested (OPENBLAS_CORETYPE in the environment wins).
  */
 #ifndef HS_BENCH_OPENBLAS_H
 #define HS_BENCH_OPENBLAS_H

@@ -8,7 +8,7 @@
  * (runtime/selftest).  Speed: shapes as training GPT-2 124M on 4096 tokens has them, or a Llama of its size for what
  * GPT-2 lacks; those bound by memory are enlarged until no cache holds them.  Limits are measured in the same run,
  * before each operation, and the best counts: products of each format, and moving memory; the ridge point is where an
- * operation does so many operations a byte that products bind it.
+ * operation does enough operations a byte for products to bind it.
  *
  * Two devices are here for their errors alone.  emu runs the GPU's kernels on the CPU: a speed would say nothing.  ref
  * is the oracle: it is compared, in the case's own formats, with itself in f64, and its speed, on smaller shapes, has
@@ -169,7 +169,7 @@ static void write_report(const Options *options, const HsEngine *engine, const H
     write_json(options, object);
 }
 
-/* Failures, for whoever reads the table's FAILED. */
+/* The failures behind the table's FAILED. */
 static void complain(const HsOpReport *report)
 {
     char described[TEXT];

@@ -3,7 +3,7 @@
 # peers.sh [--work DIR] [OPTION...] TEXT [BUILD]: this trainer and PyTorch train the CPU recipes in turns, on 1 thread and on
 # all: tokens per second and their ratio, eager and compiled, bf16 and fp32; seconds and loss of the small recipe.
 #
-# PyTorch comes from Python's package registry into an environment of its own, DIR/venv (kept for the next time; without
+# PyTorch comes from Python's package registry into a separate environment, DIR/venv (kept for the next time; without
 # --work a temporary one, removed at the end): about 6 GB, because the registry's build for x86 brings a GPU's libraries
 # along.  Where that cannot be had the comparison is skipped, which is no failure.  BUILD (build) holds the trainer.
 # OPTIONs are those of bench/peers/cpu.py: --rounds N --steps N --threads N,... --recipes small,full,gpt2-256,gpt2-1024

@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: MIT
 # processes.sh [--rounds N] [--steps N] TEXT [BUILD]: what several processes cost on this machine, as a Markdown page.
 #
-#     speed    two processes of one thread beside one process of two threads, in turns; medians of N rounds (5)
+#     speed    two processes of one thread against one process of two threads, in turns; medians of N rounds (5)
 #     memory   of each stage of distributed.zero: planned, taken, and ZeRO's formula
-#     sent     a step, as each process counted it, beside the theory
-#     sums     of the shared-memory communicator beside the memory's own speed (bench/comm)
+#     sent     a step, as each process counted it, next to the theory
+#     sums     of the shared-memory communicator, next to the memory's own speed (bench/comm)
 #
 # Two models on TEXT, characters, bf16: nanoGPT's small recipe, and eight layers of width 512.  BUILD (build) holds the
 # trainer and bench/comm.
@@ -95,6 +95,6 @@ for zero in 0 1 2 3; do
 done
 
 echo
-echo "The shared-memory communicator, two ranks, beside the memory's speed in the same run:"
+echo "The shared-memory communicator, two ranks, next to the memory's speed in the same run:"
 echo
 "$build/bench/comm" 2 64 | sed 's/^/    /'

@@ -244,7 +244,7 @@ static HsStatus bench_layers(Bench *bench, Rival *rival)
     return HS_OK;
 }
 
-/* The library is opened when it is first needed: one small product tells. */
+/* The library is opened when it is first needed: one small product shows whether that works. */
 static HsStatus open_rival(Bench *bench, Rival *rival)
 {
     HS_TRY(bench_device(&rival->device, &rival->context, bench->device_name, (HsCudaOptions){ .cublaslt = true }));

@@ -1,10 +1,10 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
-# profile.sh TEXT [BUILD [BEFORE-TRAINER]]: where the time of a step goes on this machine's CPU, for the small and the full
+# profile.sh TEXT [BUILD [BEFORE-TRAINER]]: where a step spends its time on this CPU, for the small and the full
 # character recipe and for GPT-2 124M at T 256, in bf16: three pages of build/bench/profile, one below the other.
 #
 # A few late steps of short runs are traced.  With another build's trainer the two take turns, ROUNDS (3) times each,
-# and thrice as often for the small recipe, whose turns are short; the pages get its column.  THREADS (0: all) of each.
+# and thrice as often for the small recipe with its short turns; the pages get its column.  THREADS (0: all) of each.
 # MODELS ("small full gpt2") says which pages.
 set -eu
 if [ $# -lt 1 ] || [ $# -gt 3 ]; then

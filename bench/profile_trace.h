@@ -38,7 +38,7 @@
 #define PROFILE_CLASS_ENUMERATOR(enumerator, name) CLASS_##enumerator,
 typedef enum ProfileClass { PROFILE_CLASSES(PROFILE_CLASS_ENUMERATOR) CLASSES } ProfileClass;
 
-/* Formats whose products have a peak of their own; a part of no products is of none. */
+/* Formats of products with separate peaks; a part without products has PROFILE_NONE. */
 enum { PROFILE_NONE = -1 };
 typedef struct ProfileFormat {
     const char *name;
@@ -124,7 +124,7 @@ static inline ProfileClass profile_class(const char *phase, const char *operatio
         return CLASS_HEAD;
     if (strcmp(phase, "recompute") == 0)
         return CLASS_RECOMPUTE;
-    if (strcmp(phase, "packing") == 0) /* of builds whose update did not pack weights itself */
+    if (strcmp(phase, "packing") == 0) /* of builds with an update that did not pack weights itself */
         return CLASS_PACKING;
     if (profile_starts(phase, "strategies"))
         return CLASS_STRATEGIES;

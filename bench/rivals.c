@@ -56,8 +56,8 @@ enum { LAYERS = sizeof layers / sizeof *layers };
 typedef enum Pass { FORWARD, DGRAD, WGRAD, PASSES } Pass;
 static const char *const pass_names[] = { "forward", "dgrad", "wgrad" };
 
-typedef enum Who { OURS, ONEDNN, OPENBLAS, CONTENDERS } Who;
-static const char *const who_names[] = { "halfstep", "onednn", "openblas" };
+typedef enum Rival { OURS, ONEDNN, OPENBLAS, CONTENDERS } Rival;
+static const char *const rival_names[] = { "halfstep", "onednn", "openblas" };
 
 enum { LEAST_ROUNDS = 5, MOST_ROUNDS = 51, MOST_THREAD_COUNTS = 16 };
 
@@ -84,9 +84,9 @@ typedef struct Product {
     double median_s[CONTENDERS];
 } Product;
 
-static HsStatus run(Rivals *rivals, const Product *product, Who who)
+static HsStatus run(Rivals *rivals, const Product *product, Rival rival)
 {
-    switch (who) {
+    switch (rival) {
     case OURS:
         return rivals->context.backend->matmul(&rivals->context, &product->args);
     case ONEDNN:
@@ -115,14 +115,14 @@ static double exact(const HsMatmulArgs *args, int64_t row, int64_t column, doubl
     return sum;
 }
 
-/* One product by `who` into a cleared c: its first and last elements and a hundred between. */
-static HsStatus verify(Rivals *rivals, const Product *product, Who who)
+/* One product by `rival` into a cleared c: its first and last elements and a hundred between. */
+static HsStatus verify(Rivals *rivals, const Product *product, Rival rival)
 {
     enum { BETWEEN = 100 };
     const HsTensor *c = &product->args.c;
     const int64_t count = hs_tensor_count(c), terms = product->args.a.values.shape[product->args.transpose_a ? 0 : 1];
     memset(c->data, 0, hs_tensor_bytes(c));
-    HS_TRY(run(rivals, product, who));
+    HS_TRY(run(rivals, product, rival));
     for (int64_t i = 0; i <= BETWEEN; i++) {
         const int64_t at = (int64_t)((double)(count - 1) * (double)i / BETWEEN);
         double magnitude;
@@ -131,12 +131,13 @@ static HsStatus verify(Rivals *rivals, const Product *product, Who who)
         const double allowed = hs_tolerance(terms, 1, HS_F32, c->dtype, magnitude, wanted);
         if (!(fabs(got - wanted) <= allowed))
             return hs_fail(HS_EINVAL, "%s computes %.9g for element %" PRId64 " of %s, %s, where %.9g +- %.2g is right",
-                           who_names[who], got, at, product->layer->name, pass_names[product->pass], wanted, allowed);
+                           rival_names[rival], got, at, product->layer->name, pass_names[product->pass], wanted,
+                           allowed);
     }
     return HS_OK;
 }
 
-/* Idle threads of OpenMP and of OpenBLAS spin for milliseconds before they sleep: nobody's turn begins among them. */
+/* Idle threads of OpenMP and of OpenBLAS spin for milliseconds before they sleep: no turn begins among them. */
 static void settle(const Rivals *rivals)
 {
     const struct timespec pause = { .tv_nsec = 40 * 1000 * 1000 };
@@ -146,17 +147,17 @@ static void settle(const Rivals *rivals)
 
 /* Seconds of a call, from `repeats` after those that wake threads and fill caches.  A thread that wakes may find itself
  * on the processor of the one that waits for it, until the system moves it: one call is not enough. */
-static HsStatus sample(Rivals *rivals, const Product *product, Who who, int repeats, double *seconds)
+static HsStatus sample(Rivals *rivals, const Product *product, Rival rival, int repeats, double *seconds)
 {
     static const double waking_s = 0.02;
     settle(rivals);
     const double woken = hs_clock_s() + (rivals->context.threads > 1 && !rivals->quick ? waking_s : 0.0);
     do
-        HS_TRY(run(rivals, product, who));
+        HS_TRY(run(rivals, product, rival));
     while (hs_clock_s() < woken);
     const double start = hs_clock_s();
     for (int i = 0; i < repeats; i++)
-        HS_TRY(run(rivals, product, who));
+        HS_TRY(run(rivals, product, rival));
     *seconds = (hs_clock_s() - start) / repeats;
     return HS_OK;
 }
@@ -167,28 +168,28 @@ static HsStatus contend(Rivals *rivals, Product *product)
     double times[CONTENDERS][MOST_ROUNDS], total = 0.0;
     int repeats[CONTENDERS] = { 0 }, rounds = 0;
     const int least = rivals->quick ? 1 : LEAST_ROUNDS;
-    for (int who = 0; who < CONTENDERS; who++) {
+    for (int rival = 0; rival < CONTENDERS; rival++) {
         double once = 0.0;
-        if (!product->enters[who])
+        if (!product->enters[rival])
             continue;
-        HS_TRY(verify(rivals, product, (Who)who));
-        HS_TRY(sample(rivals, product, (Who)who, 1, &once));
-        repeats[who] = 1 + (int)(sample_s / (once + 1e-7));
+        HS_TRY(verify(rivals, product, (Rival)rival));
+        HS_TRY(sample(rivals, product, (Rival)rival, 1, &once));
+        repeats[rival] = 1 + (int)(sample_s / (once + 1e-7));
     }
     while (rounds < least || (total < rivals->seconds && rounds < MOST_ROUNDS && !rivals->quick)) {
-        for (int who = 0; who < CONTENDERS; who++) {
-            if (!product->enters[who])
+        for (int rival = 0; rival < CONTENDERS; rival++) {
+            if (!product->enters[rival])
                 continue;
-            HS_TRY(sample(rivals, product, (Who)who, repeats[who], &times[who][rounds]));
-            total += times[who][rounds] * repeats[who];
+            HS_TRY(sample(rivals, product, (Rival)rival, repeats[rival], &times[rival][rounds]));
+            total += times[rival][rounds] * repeats[rival];
         }
         rounds++;
     }
-    for (int who = 0; who < CONTENDERS; who++) {
-        if (!product->enters[who])
+    for (int rival = 0; rival < CONTENDERS; rival++) {
+        if (!product->enters[rival])
             continue;
-        qsort(times[who], (size_t)rounds, sizeof **times, compare_doubles);
-        product->median_s[who] = times[who][rounds / 2];
+        qsort(times[rival], (size_t)rounds, sizeof **times, compare_doubles);
+        product->median_s[rival] = times[rival][rounds / 2];
     }
     return HS_OK;
 }
@@ -200,9 +201,9 @@ static void report(Rivals *rivals, const Product *product)
     const char *dtype = hs_dtype_name(product->args.a.values.dtype);
     printf("| %s | %s | %" PRId64 " x %" PRId64 " x %" PRId64 " | %s |", layer->model, layer->name, layer->rows,
            layer->in, layer->out, pass_names[product->pass]);
-    for (int who = 0; who < CONTENDERS; who++) {
-        const double rate = flops / product->median_s[who];
-        if (!product->enters[who]) {
+    for (int rival = 0; rival < CONTENDERS; rival++) {
+        const double rate = flops / product->median_s[rival];
+        if (!product->enters[rival]) {
             printf(" | | |");
             continue;
         }
@@ -211,19 +212,19 @@ static void report(Rivals *rivals, const Product *product)
             printf(" %.0f%% |", 100.0 * rate / rivals->peak);
         else
             printf(" |");
-        if (who != OURS) {
-            const double ratio = product->median_s[who] / product->median_s[OURS];
+        if (rival != OURS) {
+            const double ratio = product->median_s[rival] / product->median_s[OURS];
             printf(" %.2f |", ratio);
-            rivals->log_ratios[product->pass][who] += log(ratio);
+            rivals->log_ratios[product->pass][rival] += log(ratio);
         }
         if (rivals->json)
             fprintf(rivals->json,
-                    "{\"bench\":\"rival\",\"who\":\"%s\",\"dtype\":\"%s\",\"threads\":%d,\"model\":\"%s\",\"layer\":"
+                    "{\"bench\":\"rival\",\"rival\":\"%s\",\"dtype\":\"%s\",\"threads\":%d,\"model\":\"%s\",\"layer\":"
                     "\"%s\",\"rows\":%" PRId64 ",\"in\":%" PRId64 ",\"out\":%" PRId64 ",\"pass\":\"%s\",\"gflops\":"
                     "%.5g,\"peak_gflops\":%.5g,\"kernel\":\"%s\"}\n",
-                    who_names[who], dtype, rivals->context.threads, layer->model, layer->name, layer->rows, layer->in,
-                    layer->out, pass_names[product->pass], rate, rivals->peak,
-                    who == ONEDNN ? product->onednn.kernel : "");
+                    rival_names[rival], dtype, rivals->context.threads, layer->model, layer->name, layer->rows,
+                    layer->in, layer->out, pass_names[product->pass], rate, rivals->peak,
+                    rival == ONEDNN ? product->onednn.kernel : "");
     }
     printf("\n");
     fflush(stdout);
@@ -281,13 +282,13 @@ static HsStatus bench_layer(Rivals *rivals, const Layer *layer, HsDtype dtype)
 
 static void print_means(const Rivals *rivals, HsDtype dtype)
 {
-    for (int who = ONEDNN; who < CONTENDERS; who++) {
-        if (who == ONEDNN ? !rivals->onednn.library : !rivals->openblas.library || dtype != HS_F32)
+    for (int rival = ONEDNN; rival < CONTENDERS; rival++) {
+        if (rival == ONEDNN ? !rivals->onednn.library : !rivals->openblas.library || dtype != HS_F32)
             continue;
-        printf("%sGeometric mean of own / %s:", who == ONEDNN ? "\n" : "",
-               who == ONEDNN ? rivals->onednn.described : rivals->openblas.described);
+        printf("%sGeometric mean of own / %s:", rival == ONEDNN ? "\n" : "",
+               rival == ONEDNN ? rivals->onednn.described : rivals->openblas.described);
         for (int pass = 0; pass < PASSES; pass++)
-            printf(" %s %.3f", pass_names[pass], exp(rivals->log_ratios[pass][who] / rivals->ratio_count));
+            printf(" %s %.3f", pass_names[pass], exp(rivals->log_ratios[pass][rival] / rivals->ratio_count));
         printf("\n");
     }
 }

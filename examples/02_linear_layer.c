@@ -6,7 +6,7 @@
  *     build/examples/02_linear_layer
  *
  * Backward is two more products of the same operation:  dx = dy w   and   dw += dy^T x,  plus  db += sum of rows of dy.
- * Each result is compared with the reference in f32, whose sums are taken in double.
+ * Each result is compared with the reference in f32, which takes sums in double.
  */
 #include <math.h>
 #include <stdio.h>

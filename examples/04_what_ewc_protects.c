@@ -6,7 +6,7 @@
  *
  * Linear regression, prediction a . (x, y), loss (prediction - b)^2 / 2.  Task 1 has one input a = (3, 0.01) and b = 3:
  * it needs x = 1 and hardly looks at y.  Task 2 has a = (1, 1) and b = 3: anywhere on the line x + y = 3 will do.  So
- * (1, 2) solves both, and the question is who finds it.  Optimizer, strategies and the Fisher's sums are the trainer's.
+ * (1, 2) solves both, and the question is what finds it.  Optimizer, strategies and the Fisher's sums are the trainer's.
  */
 #include <math.h>
 #include <stdio.h>
@@ -160,8 +160,8 @@ static HsStatus print_table(void)
     }
     printf("     y\n      x = 0.5       1.0                2.1     | task 1 solved, \\ task 2 solved\n\n");
     printf("  n (none) takes the shortest way from 1 to the line and leaves task 1.  l (l2, lambda 1) holds x and y\n"
-           "  alike: it stops short of both, and no lambda helps.  e (ewc, lambda 1) holds x, whose Fisher is\n"
-           "  large, and slides along y, whose Fisher is next to nothing: it finds (1, 2).\n\n");
+           "  alike: it stops short of both, and no lambda helps.  e (ewc, lambda 1) holds x, where the Fisher is\n"
+           "  large, and slides along y, where it is next to nothing: it finds (1, 2).\n\n");
     return status;
 }
 

@@ -64,7 +64,7 @@ static void add_small_updates(void)
 
 typedef enum Keeping { NEAREST, STOCHASTIC, MASTER } Keeping;
 
-/* A target of its own for each weight, of size 1. */
+/* A separate target for each weight, of size 1. */
 static double target_of(int i)
 {
     const HsRng rng = { .seed = 7 };

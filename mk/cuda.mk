@@ -9,7 +9,7 @@ CUDA_LIBRARIES = $(firstword $(foreach d,lib64 targets/x86_64-linux/lib targets/
 # Machine code for Ampere (8.0; 8.6, GeForce RTX 30), Ada (8.9, RTX 40) and Hopper, for Blackwell (10.0; 12.0, RTX 50)
 # where this nvcc knows it, and PTX that the driver translates for what comes after.  For one GPU alone, in a fifth of the
 # time: make CUDA_ARCHITECTURES='-gencode arch=compute_90,code=sm_90'
-# Whether there is a GPU to build for without being asked.
+# Whether there is a GPU to build for by default.
 GPU      := $(if $(NVCC),$(or $(wildcard /proc/driver/nvidia/version),$(shell nvidia-smi -L 2>/dev/null)))
 , := ,
 CUDA_CODES          := $(if $(NVCC),$(shell $(NVCC) --list-gpu-code 2>/dev/null))
@@ -77,7 +77,7 @@ $(BUILD)/obj/%.emu.o: %.cpp
 	$(Q)$(CXX) $(CXXFLAGS) -MMD -MP -c -o $@ $<
 
 # What ptxas says (registers, shared memory, spills) and the machine code for sm_80 (sm_90a of Hopper's, sm_89 of what needs
-# mma.sync of FP8) are kept beside the object: tests/check_kernels.sh reads them.
+# mma.sync of FP8) are kept next to the object: tests/check_kernels.sh reads them.
 KEPT_CODE = 80
 $(BUILD)/obj/kernels/cuda/product/matmul_fp8.cuda.o: KEPT_CODE = 89
 $(BUILD)/obj/%.cuda.o: %.cu

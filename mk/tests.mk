@@ -86,10 +86,10 @@ run-tests: $(BUILD)/trainer $(EMU_PART) $(STANDIN) $(if $(MPICC),$(MPI_PART)) $(
 accept: $(BUILD)/trainer ## writes anew what the commands show to users (tests/cli/*.exact), for `git diff` to be read
 	$(Q)for test in $$(grep -l '^shows ' tests/cli/test_*.sh); do BUILD=$(BUILD) ACCEPT=yes bash $$test; done
 
-# gcc's analyzer looks at every path through the C sources.  Three of its questions it cannot answer here: who owns what was put
-# into an array (the sanitizers' leaks and `make faults` know), whether a loop filled one, and whether a table has the
-# row of a name that was checked before; and it takes a vector's width for its elements'.  It is asked all others, as
-# whether every allocation is looked at.
+# gcc's analyzer looks at every path through the C sources.  Three of its questions it cannot answer here: what owns
+# the pointers in an array (the sanitizers' leaks and `make faults` know), whether a loop filled one, and
+# whether a table has the row of a name that was checked before; and it takes a vector's width for its elements'.  All
+# others stay on, such as whether every allocation is looked at.
 ANALYZE = -O1 -fanalyzer -include tests/support/analyze.h -Wno-analyzer-malloc-leak -Wno-analyzer-use-of-uninitialized-value \
           -Wno-analyzer-null-dereference -Wno-analyzer-shift-count-overflow
 .PHONY: analyze clang-build
@@ -109,13 +109,13 @@ ubsan: ## the tests under UndefinedBehaviorSanitizer
 check: check-format check-deps check-size check-warnings check-docs $(if $(NVCC),check-kernels) ## format, folder dependencies, file sizes, warnings, generated documents, kernels
 check-format:
 	@clang-format --dry-run -Werror $(C_FILES)
-check-deps: ## arrows between folders point one way; each outside library lives in one file
+check-deps: ## arrows between folders point one way; each outside library is used in one file
 	@tests/check_deps.sh
 check-size: ## no function over 80 lines, no CUDA kernel over 120; rooms and tests within their budgets of lines and time
 	@tests/check_size.sh $(C_FILES)
 	@tests/check_durations.sh
 	@tests/check_lines.sh
-# In a folder of its own, unless this build has no warnings already.
+# In a separate folder, unless this build has no warnings already.
 .PHONY: check-warnings
 check-warnings: ## no file, tests included, compiles with a warning
 	+@$(MAKE) $(JOBS) --no-print-directory WERROR=1 $(if $(WERROR),,BUILD=$(BUILD)/warnings NVCC=) all emu test-programs bench-programs
@@ -184,7 +184,7 @@ test-planted: $(BUILD)/trainer $(EMU_PART) $(BUILD)/tests/room/ops $(BUILD)/benc
 
 # What CuTe says is compiled by the script, where its headers can be had.
 LAYOUTS = $(patsubst %,$(BUILD)/obj/%.emu.o,$(basename $(filter-out %/cute.cpp,$(wildcard tests/layouts/*.cu tests/layouts/*.cpp))))
-# An archive, as two of these objects include kernels whose own objects must then stay out.
+# An archive, as two of these objects include kernels, and those kernels' own objects must then stay out.
 $(BUILD)/tests/libemulator.a: $(EMU_OBJECTS)
 	$(archive)
 $(BUILD)/tests/compare_layouts: $(LAYOUTS) $(BUILD)/tests/libemulator.a $(LIBRARY)

@@ -300,7 +300,7 @@ HsStatus hs_offload_round_weights(HsOffload *offload, HsContext *context, const 
     Pieces pieces = { .spans = spans, .count = count };
     if (context->dry_run)
         return HS_OK;
-    HS_TRY(device->stream_sync(device, context->stream)); /* masters have come, and nobody reads the weights */
+    HS_TRY(device->stream_sync(device, context->stream)); /* masters have come, and nothing reads the weights */
     HS_TRY(begin(offload));
     for (Piece piece = next_piece(&pieces); piece.there; piece = next_piece(&pieces)) {
         HsOffloadBuffer *buffer = &offload->buffers[piece.buffer];

@@ -28,7 +28,7 @@ typedef struct HsUpdateRule {
     /* One of the two: at the end of the step's list, in which all such spans are updated together, */
     void (*append)(const HsOptimizer *optimizer, const HsSpan *span, const HsUpdateArgs *update,
                    HsUpdateListArgs *list);
-    /* or by operations of its own. */
+    /* or by its own operations. */
     HsStatus (*apply)(const HsOptimizer *optimizer, HsContext *context, const HsSpan *span, const HsUpdateArgs *update);
 } HsUpdateRule;
 

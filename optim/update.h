@@ -32,7 +32,7 @@ typedef enum HsOptimizerKind { HS_OPTIMIZERS(HS_OPTIMIZER_KIND) HS_OPTIMIZER_KIN
 #define HS_OFFLOAD_LEVEL(identifier, word) HS_OFFLOAD_##identifier,
 typedef enum HsOffloadLevel { HS_OFFLOAD_LEVELS(HS_OFFLOAD_LEVEL) } HsOffloadLevel;
 
-/* What a group of parameters has of its own. */
+/* Settings of one group of parameters. */
 typedef struct HsOptimizerGroup {
     HsOptimizerKind kind;
     double weight_decay;
@@ -68,7 +68,7 @@ typedef struct HsSpan {
     HsTensor master;               /* f32, absent when weight is f32 or trained by stochastic rounding */
     HsTensor gradient;             /* f32 or 16-bit, scaled; cleared by the step */
     HsTensor state[HS_SPAN_STATES];
-    HsTensorShare share; /* of master and states, in a span that stands for a whole parameter: whose ranges are whose */
+    HsTensorShare share; /* of master and states, in a span that stands for a whole parameter: each process's ranges */
     bool excluded;       /* from penalties */
     HsProtection protection;   /* set by the continual strategies; all absent: none */
     HsUpdateEpilogue epilogue; /* packed layouts are the model's, the rest is set by the continual strategies */
@@ -83,12 +83,12 @@ typedef struct HsSpanShare {
     bool on_host;     /* what strategies keep of them lies in the host's memory */
 } HsSpanShare;
 
-/* values [kinds, all]: this process filled in those of its own spans, and 0 stands elsewhere; afterwards all processes
+/* values [kinds, all]: this process filled in those of its spans, and 0 stands elsewhere; afterwards all processes
  * have all of them.  Host memory. */
 HsStatus hs_span_share_values(const HsSpanShare *share, HsStream *stream, double *values, int kinds);
 
-/* The `count` elements of a whole parameter's span from `first` on, a multiple of HS_SPAN_GRAIN, as a span of its own.
- * A state of fewer elements than the span has one for each block of HS_DYNAMIC_BLOCK: parts begin where blocks do.  Packed layouts are of whole matrices: a part has none. */
+/* `count` elements of a whole parameter's span from `first` (a multiple of HS_SPAN_GRAIN) on, as a separate span.  A
+ * shorter state has one element a HS_DYNAMIC_BLOCK: parts begin where blocks do.  Parts have no packed layouts. */
 HsSpan hs_span_cut(const HsSpan *whole, int64_t first, int64_t count);
 
 typedef struct HsMuonConfig {
@@ -132,7 +132,7 @@ typedef struct HsOptimizer {
     HsTensor *gradients;
     HsUpdateListArgs list; /* the step's; each array has room for every span */
     int span_count;
-    int first, all_count; /* of all that share, whose statistics decide together */
+    int first, all_count; /* of all that share: their statistics decide together */
     int in_flight;        /* announced and not collected */
     HsDevice *device;
     HsArena masters, states;   /* of the spans */
@@ -165,8 +165,8 @@ HsStatus hs_optimizer_init(HsOptimizer *optimizer, HsDevice *device, const HsOpt
                            const HsSchedule *schedule, const HsScalerConfig *scaler, int span_count);
 void hs_optimizer_deinit(HsOptimizer *optimizer);
 
-/* Allocates what the rules keep, and gives it to the spans: a master of `master` where the weight is narrower, states
- * filled with zeros, and scratch.  What spans of one parameter keep of a kind lies in one piece.  Callers that bring tensors of their own need none of it. */
+/* Allocates what the rules keep for the spans: a master of `master` where the weight is narrower, zeroed states, and
+ * scratch.  What spans of one parameter keep of a kind lies in one piece.  Callers with their own tensors need none. */
 HsStatus hs_optimizer_commit(HsOptimizer *optimizer, HsSpan *spans, int count, HsDtype master);
 /* Master and states of a whole parameter, as this process has them: `own` is the first of its spans there, NULL: it has
  * none, and the tensors no data.  After commit. */

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
-# The law of rooms: a source includes headers of its own room and of rooms further down the list in ARCHITECTURE.md
-# (between `rooms` and `end of rooms`), and each outside library lives in one file.
+# The rule of rooms: a source includes headers of its room and of rooms further down the list in ARCHITECTURE.md
+# (between `rooms` and `end of rooms`), and each outside library is used in one file.
 # No files of a room call each other in a circle (check_circles.py).
 # check_deps.sh --report prints the rooms with their sizes.
 set -u
@@ -75,7 +75,7 @@ done
 for folder in kernels/base kernels/ops kernels/checks kernels/tuning kernels/ref kernels/cpu optim runtime; do
     forbid "$folder" 'cuda|nccl' "CUDA headers appear only under kernels/cuda"
 done
-# one_file PATTERN: an outside library lives in one file.
+# one_file PATTERN: an outside library is used in one file.
 one_file() {
     local files
     files=$(grep -rlE "#[[:space:]]*include[[:space:]]*<($1)" kernels optim runtime --include='*.c' --include='*.h' --include='*.cu' --include='*.cuh' --include='*.cpp' | wc -l)
@@ -89,7 +89,7 @@ one_file 'utf8proc\.h'
 one_file 'zlib\.h'
 one_file 'zstd\.h'
 one_file 'sodium\.h'
-# Opened at run time: no header tells, but the functions' names do.
+# Opened at run time: no header shows it, but the functions' names do.
 # names_in PATTERN FILE LIBRARY: only FILE names the library's functions.
 names_in() {
     local named

@@ -5,7 +5,7 @@
 # copies) does not, where the compiler serialises wgmma or ignores setmaxnreg, where none of the selftest's cases launches
 # a kernel, where a launch asks for more shared memory than a block of the GPU has, or where the table
 # kernels/cuda/KERNELS.md is stale; --write makes the table anew, --list prints a row for every kernel.  BUILD says where `make check-kernels` put the objects,
-# with ptxas's reports and the machine code for sm_80, sm_89 or sm_90a beside them, and tests/launches.
+# with ptxas's reports and the machine code for sm_80, sm_89 or sm_90a next to them, and tests/launches.
 set -euo pipefail
 export LC_ALL=C
 cd "$(dirname "$0")/.."
@@ -30,7 +30,7 @@ needs='
 ^attention_key_value_bwd_kernel HMMA LDSM LDGSTS
 '
 
-# Names as people read them, without namespaces and parameters.  Reads and writes lines whose last field is a name.
+# Names as people read them, without namespaces and parameters.  Reads and writes lines with a name as their last field.
 readable() {
     c++filt | sed -E 's/ void / /; s/hs_(cuda|emu)::|\(anonymous namespace\):://g' | awk '{
         depth = 0

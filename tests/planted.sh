@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: MIT
 # planted.sh [PATTERN]: mistakes put into the Hopper kernels themselves, one at a time, each of which the emulator has to find by
 # wrong results, a report, or a wait without end.  tests/emu plants the same kinds into small kernels in every test run;
-# this asks whether the real ones are covered.  With PATTERN, only those whose name matches it (a regular expression).
-# About 25 minutes: `make test-planted`, which passes the tools and PLANTED as the pattern.
+# this asks whether the real ones are covered.  With PATTERN, only those with a name that matches it (a regular
+# expression).  About 25 minutes: `make test-planted`, which passes the tools and PLANTED as the pattern.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 2
 build=${BUILD:?make test-planted} pattern=${1:-} failures=0 count=0
@@ -14,7 +14,7 @@ trap 'rm -rf "$work"' EXIT
 settings=('1 pct late 1' '2 random late 1' '3 pct early 2' '4 random late 2' '5 pct late 2' '6 random late 1')
 
 # Programs that find mistakes: the self-test of an operation, or of products by each of Hopper's tiles, or exact sums of
-# products of codes, or the agreement of products or attention at sizes at which blocks go round.  Copies take the emulator that lies beside them.
+# code products, or the agreement of products or attention where blocks go round.  Copies use the emulator next to them.
 cp "$build/trainer" "$build/tests/room/ops" "$build/bench/agreement" "$work" || exit 2
 
 # How long a program of `op` may take: ten times what it takes without a mistake, so that a busy machine is no finding.
@@ -188,7 +188,7 @@ plant 'product: no fence before sums are stored' $unit matmul_hopper_epilogue.cu
 plant 'product: a buffer is written while it is stored' $unit matmul_hopper_epilogue.cuh 'ptx::store_tile_wait<1>();' '(void)0;'
 plant 'row sums: a stage is read before it is full' $unit $header \
     $'ptx::mbarrier_wait(ring.full(place.stage), place.parity);\n            const unsigned char' 'const unsigned char'
-plant 'row sums: nobody waits for those who read' $unit $header 'HOPPER_CLUSTER + more_readers' 'HOPPER_CLUSTER + 0 * more_readers'
+plant 'row sums: no wait for those that read' $unit $header 'HOPPER_CLUSTER + more_readers' 'HOPPER_CLUSTER + 0 * more_readers'
 plant 'row sums: another swizzle' $unit $header 'lane / 4 ^ k % 8;' 'lane / 4;'
 plant 'row sums: a stage is released before all lanes have read' $unit $header \
     $'__syncwarp(); /* all lanes have read */\n            if' 'if'
@@ -269,7 +269,7 @@ plant 'joint: numbers by place, not as clusters begin' $unit $work_header \
 plant 'joint: a block does not learn the number' $unit $work_header 'ptx::map_shared(ptx::shared_address(place), block)' \
     'ptx::shared_address(place)'
 plant 'joint: the first range is early' $unit $work_header 'work.turn == work.last_turn ? work.late : 0' '0'
-plant 'joint: nobody counts the last range' $unit $work_header 'turn - 1 + (time < early ? 1 : 0)' 'turn - 1'
+plant 'joint: the last range is not counted' $unit $work_header 'turn - 1 + (time < early ? 1 : 0)' 'turn - 1'
 plant 'joint: one turn for all warps' $unit $header 'rank * (Tile::rows / 16) + box * 4 + warp' '0'
 plant 'joint: the turns of another tile' $unit $work_header 'work.counters = first;' 'work.counters = 0;'
 op=tiles_joint

@@ -87,12 +87,12 @@ that `trainer reference --predicted` prints.
 - FP8 (`fp8`): the same factors; the decoded product faster than the chosen kernel by more than a tenth; own / cuBLASLt
   below 0.8 where sums are promoted, then a step waits longer for its part than the other consumer's products last.
 - Joint tiles (`tuning`, `selftest --tune`): 2304 x 768 x 32768 by `wgmma-256x256-joint` not faster than in 7 slices; then
-  a turn costs more than 2,500 clocks beside its stores, or tiles that deal k out among clusters find too little in L2.
+  a turn costs more than 2,500 clocks beyond its stores, or tiles that deal k out among clusters find too little in L2.
 - Attention (`attention`): more than 1.3 or less than 0.75 of the predicted time at either head dimension.
 - What only moves memory (`bandwidth`, `operations`): below 0.8 of the datasheet's bandwidth at sizes beyond L2; the model
   has 0.9 for all of them.
 - Launches (`trace`, `gpt2` with `kernels.cuda_graph` true and false): a recorded step of the small Shakespeare recipe takes
   more than 1.5 times the predicted time. Then a dependent launch costs more than the 3,000 clocks that the model has.
-- The clock (`gpt2`, beside the power that the run logs): a long step slower than the sum of its kernels timed one by one.
+- The clock (`gpt2`, with the power that the run logs): a long step slower than the sum of its kernels timed one by one.
   The model knows no power limit.
 TEXT

@@ -7,11 +7,11 @@
 # TIER says how much: `quick` the tests of at most 5 seconds that need no emulator; `test` (the default) all tests, which do
 # a pairwise covering of their products of choices; `nightly` all, with whole products.
 #
-# As many at a time as there are cores, each on a core of its own: a program whose threads have to share their cores with
-# another's waits at every barrier.  Scripts that say `# Waits more than it computes.` run one after another next to these,
-# on any core.  WORKERS=1 runs one after another, with all cores.  DURATIONS=FILE writes what each took,
-# BUDGET=no leaves the budget out.  TEST_LIMIT=SECONDS (900; nightly 14,400) ends a test that waits.  FAIL_FAST=yes begins with
-# the shortest and ends after the first that fails.
+# As many at a time as there are cores, each on its own core: a program with threads that share their cores with
+# another's waits at every barrier.  Scripts that say `# Waits more than it computes.` run one after another next to
+# these, on any core.  WORKERS=1 runs one after another, with all cores.  DURATIONS=FILE writes what each took,
+# BUDGET=no leaves the budget out.  TEST_LIMIT=SECONDS (900; nightly 14,400) ends a test that waits.  FAIL_FAST=yes begins
+# with the shortest and ends after the first that fails.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 

@@ -1,10 +1,10 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
-# schedules.sh [FIRST LAST]: the Hopper kernels, whose warps wait for each other, against ref on the emulator, in orders of
-# events FIRST to LAST (1 to 16): every kind of schedule, other seeds, copies that come late and early, one and two host
-# threads, work laid out for 4 and for 132 multiprocessors; one in four also attention as on a GPU with 100 KiB of shared
-# memory a multiprocessor.  Small cases of every shape against ref, then bench/agreement,
-# whose blocks go on from tile to tile.  Minutes, and with the sanitizers half an hour: `make test-schedules`, also with SANITIZE and BUILD given.
+# schedules.sh [FIRST LAST]: the Hopper kernels, with warps that wait for each other, against ref on the emulator, in
+# orders of events FIRST to LAST (1 to 16): every kind of schedule, other seeds, copies that come late and early, one
+# and two host threads, work laid out for 4 and for 132 multiprocessors; one in four also attention as on a GPU with
+# 100 KiB of shared memory a multiprocessor.  Small cases of every shape against ref, then bench/agreement, with blocks
+# that continue from tile to tile.  Minutes; half an hour with SANITIZE and BUILD given: `make test-schedules`.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 2
 build=${BUILD:-build}

@@ -4,7 +4,7 @@
 # shellcheck disable=SC2154
 
 # --- The emulator's assumptions -------------------------------------------------------------------------------
-# After an experiment that hung or broke the device's context, the next ones get a process of their own.
+# After an experiment that hung or broke the device's context, the next ones run in a separate process.
 phase_fragments() {
     local from=0 before=-1 code worst=0 start=$SECONDS
     : >"$work/fragments"
@@ -23,7 +23,7 @@ phase_fragments() {
 }
 
 # --- Operations against the reference -------------------------------------------------------------------------
-# test_op LABEL OPERATION OPTIONS...: one operation in a process of its own, so that a fault or a wait without end costs
+# test_op LABEL OPERATION OPTIONS...: one operation in a separate process, so that a fault or a wait without end costs
 # the others nothing.  A line if it is right; else all that it said.
 test_op() {
     local label=$1 op=$2 code tool

@@ -1,6 +1,6 @@
 # shellcheck shell=bash
 # SPDX-License-Identifier: MIT
-# Phases of gpu.sh: how fast is it, beside whom?  Sourced by it.
+# Phases of gpu.sh: how fast is it, compared with what?  Sourced by it.
 # shellcheck disable=SC2154
 
 # --- GPT-2 124M -------------------------------------------------------------------------------------------------
@@ -24,8 +24,8 @@ logging: {every: 1, tensorboard: false, progress: none}
 YAML
 }
 
-# The largest batch, halved from $batch, whose plan in bf16 fits this card; PyTorch, which has all logits at a time, needs two
-# to three times as much.  Runs of wider formats that do not fit take smaller micro-batches (auto_fit).
+# The largest batch, halved from $batch, with a plan in bf16 that fits this card; PyTorch, which has all logits at a
+# time, needs two to three times as much.  Runs of wider formats that do not fit take smaller micro-batches (auto_fit).
 fit_batch() {
     local share=0.9 tool
     [ -n "$torch_missing" ] || share=0.4
@@ -169,7 +169,7 @@ take_peer_turn() {
     esac
 }
 
-# turn_row MODE NAME: a row of the table; rates beside our own untuned turns.
+# turn_row MODE NAME: a row of the table; rates relative to our own untuned turns.
 turn_row() {
     local rate mib own
     rate=$(awk -v mode="$1" -v name="$2" '$1 == mode && $2 == name && $3 != "failed" { print $3 }' "$work/turns" | median)
@@ -190,7 +190,7 @@ turn_table() {
     echo "$layers layers, width $width, vocabulary $vocabulary, $batch x $length tokens a step; medians of at most $rounds turns, taken in"
     echo "turn. Operations: 6 N + 6 L C T a token."
     echo
-    echo "| mode | run | tokens/s | TFLOP/s | memory MiB | beside own |"
+    echo "| mode | run | tokens/s | TFLOP/s | memory MiB | relative to own |"
     echo "|---|---|---|---|---|---|"
     for mode in "$@"; do
         for name in own tuned no_hopper cublaslt torch; do
@@ -233,7 +233,7 @@ phase_modes() {
     return $code
 }
 
-# Predicted from the plan's nominal rates and the measured step without: passes beside it, then the update.
+# Predicted from the plan's nominal rates and the measured step without: passes overlap it, then the update.
 phase_offload() {
     local level result rate base='' device_mib predicted same code=0 tool
     tool trainer

@@ -7,7 +7,7 @@
 For each recipe, number of threads and mode: turns of a few steps, each contender once a round, and the median of the
 rounds' tokens per second.  PyTorch's process stays alive between its turns, and is asleep while the trainer has its own;
 ours starts anew, and its first step is not counted, nor is PyTorch's first of a turn.  The small recipe is then trained
-for so many steps (2,000, the whole of it; 0: not at all), for seconds and validation loss: training alone is timed, and
+for --steps steps (2,000, the whole of it; 0: not at all), for seconds and validation loss: training alone is timed, and
 the loss is the mean over all windows of the last tenth of the text.
 """
 import argparse
@@ -112,12 +112,12 @@ def write(options, **record):
 
 def speed(options, peer, recipe, threads, mode):
     """A row of the table of speeds."""
-    rates = {who: [] for who in ("own", *peer.ready)}
+    rates = {side: [] for side in ("own", *peer.ready)}
     for _ in range(options.rounds):
         rates["own"].append(own_turn(options, recipe, threads, mode))
         for variant in peer.ready:
             rates[variant] += peer.ask(variant, "turn", RECIPES[recipe][1])
-    medians = {who: statistics.median(values) for who, values in rates.items()}
+    medians = {side: statistics.median(values) for side, values in rates.items()}
     write(options, bench="peer", recipe=recipe, threads=threads, mode=mode, tokens_per_second=rates, prepared_s=peer.ready)
     cells = [recipe, mode, str(threads), f"{medians['own']:.0f}"]
     for variant in VARIANTS:
@@ -135,11 +135,11 @@ def fit(options, peer, threads, mode):
     for variant in peer.ready:
         results[variant] = peer.ask(variant, "fit", options.steps)
     write(options, bench="peer_fit", threads=threads, mode=mode, steps=options.steps,
-          seconds={who: seconds for who, (seconds, _) in results.items()},
-          val_loss={who: loss for who, (_, loss) in results.items()})
+          seconds={side: seconds for side, (seconds, _) in results.items()},
+          val_loss={side: loss for side, (_, loss) in results.items()})
     cells = [mode, str(threads)]
-    for who in ("own", *VARIANTS):
-        seconds, loss = results.get(who, (None, None))
+    for side in ("own", *VARIANTS):
+        seconds, loss = results.get(side, (None, None))
         cells += ["", ""] if seconds is None else [f"{seconds:.1f}", f"{loss:.4f}"]
     return "| " + " | ".join(cells) + " |"
 

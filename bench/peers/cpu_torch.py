@@ -6,7 +6,7 @@
 It prepares the variants (eager, compile) of one recipe in one mode (fp32, bf16) and says "ready VARIANT SECONDS" or
 "failed VARIANT REASON" for each, then "prepared".  It stays alive between its turns, and answers lines of its input:
 
-    VARIANT turn STEPS     ->  VARIANT TOKENS_PER_SECOND        so many steps after one that warms caches up
+    VARIANT turn STEPS     ->  VARIANT TOKENS_PER_SECOND        STEPS steps after one that warms caches up
     VARIANT fit STEPS      ->  VARIANT SECONDS VALIDATION_LOSS  training from the start (what is compiled stays so)
 
 Model, initial deviations, optimizer and schedule are those of configs/shakespeare-*.yaml and configs/gpt2-124m.yaml; the

@@ -7,7 +7,7 @@ The rival of bench/gpu.sh, which runs both trainers in turn, so this one stays a
 on its standard input, MODE being bf16, fp16, tf32 or fp32:
 
     prepare MODE    ready MODE SECONDS | failed MODE REASON           what was prepared before is given up
-    MODE STEPS      MODE TOKENS_PER_SECOND PEAK_MIB | failed MODE REASON    so many steps on random tokens
+    MODE STEPS      MODE TOKENS_PER_SECOND PEAK_MIB | failed MODE REASON    STEPS steps on random tokens
 """
 import argparse
 import gc
@@ -125,7 +125,7 @@ def synchronize(device):
 
 
 def give_back(device):
-    """Memory that is cached but free would be missing to the rival, whose turn is next."""
+    """Memory that is cached but free would be missing to the rival, which is next."""
     gc.collect()
     if device.type == "cuda":
         torch.cuda.empty_cache()

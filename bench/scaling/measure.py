@@ -5,9 +5,9 @@
                [--plot FILE.svg] TEXT
 
 One family, GPT-2 on characters at T 256 with 4 sequences a step; the largest has GPT-2 124M's shape, vocabulary and
-biases.  Of each size, modes and numbers of threads take turns, every round again; a turn is a run of some seconds, whose
-first record is not counted, and the median of all records of a setting is its speed.  The peak of a mode on so many
-threads is the best that any of its runs measured.  --sizes N: the N smallest.
+biases.  Of each size, modes and numbers of threads take turns, every round again; a turn is a run of some seconds,
+without its first record, and the median of all records of a setting is its speed.  The peak of a mode on N threads is
+the best that any of its runs measured.  --sizes N: the N smallest.
 
 Arithmetic of a step, as the trainer counts it: 6 (12 L C^2 + V C) + 6 L C T a token.
 """

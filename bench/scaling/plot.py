@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
-"""A chart of lines over two logarithmic axes as an SVG of its own, in the colours of the trainer's pages, light and dark.
+"""A chart of lines over two logarithmic axes as a separate SVG, in the colours of the trainer's pages, light and dark.
 
-Beside each measured line, in its colour and dotted, runs what its peak allows; a legend says which is which.
+Next to each measured line, in its colour and dotted, runs what its peak allows; a legend says which is which.
 """
 import math
 from html import escape

@@ -99,7 +99,7 @@ holds $page "FP8 stays within 0.5% of bf16, its casts make next to nothing zero 
     table && /^dy / { blocks = $5 < $3 && $6 < $3 }
     /^(fp8|fp8-delayed|fp8-block|mxfp8) .*[0-9]\+[0-9]+$/ { seen++; if ($(NF - 2) < 0.005) near++ }
     END { exit !(rows == 3 && eight == 12 && four == 3 && blocks && seen == 4 && near == 4) }'
-holds $page "beside an outlier of 2^18 one scale makes over a third zero, blocks of 32 less than 1%" '
+holds $page "next to an outlier of 2^18 one scale makes over a third zero, blocks of 32 less than 1%" '
     /^  E4M3, one scale/ { one = $NF }
     /^  E4M3, blocks of 32/ { blocks = $NF }
     END { exit !(one + 0 > 33 && blocks + 0 < 1 && blocks + 0 > 0) }'

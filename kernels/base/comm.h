@@ -16,7 +16,7 @@
  * give the bits of one rank that adds up all parts.  A NaN or an infinity of one rank reaches every rank through a sum,
  * never through a maximum: flags are counts, and are summed.
  *
- * A rank that fails calls hs_comm_abort: whoever waits for it, now or later, gets an error instead, which names it.
+ * A rank that fails calls hs_comm_abort: a rank that waits for it, now or later, gets an error that names it.
  */
 #ifndef HS_KERNELS_BASE_COMM_H
 #define HS_KERNELS_BASE_COMM_H
@@ -45,7 +45,7 @@ typedef struct HsCommOperations {
     void (*abort)(HsComm *comm, const char *reason);
     /* HS_OK, or the failure that every operation would have from now on; never waits */
     HsStatus (*check)(HsComm *comm);
-    void (*note_step)(HsComm *comm); /* comm->step has changed; NULL: nobody is told before the next operation */
+    void (*note_step)(HsComm *comm); /* comm->step has changed; NULL: others learn it with the next operation */
     void (*destroy)(HsComm *comm);   /* NULL where its owner destroys it in another way */
 } HsCommOperations;
 
@@ -67,7 +67,7 @@ struct HsComm {
     const HsCommOperations *operations; /* NULL: alone */
 };
 
-/* Several processes have one tensor: each the elements of its own range, whose memory the tensor's data is. */
+/* A tensor split over several processes: each has one range of the elements, to which the tensor's data points. */
 typedef struct HsTensorShare {
     HsComm *comm;          /* NULL: this process has all of it */
     const int64_t *starts; /* [processes + 1]: where in the parameter each one's begins; borrowed */
@@ -89,10 +89,10 @@ HsStatus hs_comm_all_gather(HsComm *comm, HsStream *stream, void *buffer, const 
 HsStatus hs_comm_broadcast(HsComm *comm, HsStream *stream, void *buffer, size_t count, HsDtype dtype, int root);
 HsStatus hs_comm_barrier(HsComm *comm);
 
-/* Whether somebody failed meanwhile, for who waits elsewhere: HS_OK or what operations would fail with.  Never waits. */
+/* Whether a rank has failed, for callers that wait elsewhere: HS_OK or the error of later operations.  Never waits. */
 HsStatus hs_comm_check(HsComm *comm);
 
-/* This rank cannot go on, and why.  No rank's later operation succeeds; the first reason reaches all of them.  This
+/* This rank cannot continue, and why.  No rank's later operation succeeds; the first reason reaches all of them.  This
  * thread's error message stays. */
 void hs_comm_abort(HsComm *comm, const char *reason);
 /* The optimizer step that this rank is in, for messages of the others. */
@@ -100,8 +100,8 @@ void hs_comm_note_step(HsComm *comm, int64_t step);
 /* Leaves; the others' waits for this rank end with an error.  NULL and the communicator of a run alone are allowed. */
 void hs_comm_destroy(HsComm *comm);
 
-/* Who somebody is, for messages: "rank 1 of 4 (host a, process 12, step 17, all_reduce 80)"; what is not known, NULL or
- * negative, is left out. */
+/* A rank as messages describe it: "rank 1 of 4 (host a, process 12, step 17, all_reduce 80)"; what is not known, NULL
+ * or negative, is left out. */
 typedef struct HsCommPlace {
     int rank, size;
     const char *host;

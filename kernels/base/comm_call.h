@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * What a rank calls, as it tells the others: communicators compare these before they touch a buffer, so that ranks which
- * do different things are told so, and not given a wrong sum.
+ * A rank's call, as the others see it: communicators compare these before they touch a buffer, so that ranks with
+ * different calls get an error and not a wrong sum.
  */
 #ifndef HS_KERNELS_BASE_COMM_CALL_H
 #define HS_KERNELS_BASE_COMM_CALL_H

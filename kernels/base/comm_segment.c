@@ -143,7 +143,7 @@ void hs_segment_abort(HsCommSegment *segment, const char *reason)
 
 HsStatus hs_segment_fail(const HsCommSegment *segment)
 {
-    /* Whoever writes the reason could die over it. */
+    /* The process that writes the reason may die before it is done. */
     const struct timespec nap = { .tv_nsec = 1000000 };
     for (int i = 0; i < 100 && atomic_load(&segment->aborted) != 2; i++)
         nanosleep(&nap, NULL);
@@ -163,15 +163,15 @@ static void look_for_absent(HsCommShared *shared, uint32_t meeting, double waite
         const bool left = atomic_load(&member->left);
         if (atomic_load(&member->meetings) >= own || atomic_load(&segment->meeting) != meeting || !(left || late))
             continue;
-        char who[256], waiting[256], reason[HS_SEGMENT_REASON];
-        hs_segment_describe(segment, r, who, sizeof who);
+        char described[256], waiting[256], reason[HS_SEGMENT_REASON];
+        hs_segment_describe(segment, r, described, sizeof described);
         hs_segment_describe(segment, shared->comm.rank, waiting, sizeof waiting);
         if (left)
-            snprintf(reason, sizeof reason, "%s has ended, and %s waits for it", who, waiting);
+            snprintf(reason, sizeof reason, "%s has ended, and %s waits for it", described, waiting);
         else
             snprintf(reason, sizeof reason,
-                     "%s is alive and has not come for %.0f s (distributed.timeout) while %s waits", who, waited_s,
-                     waiting);
+                     "%s is alive and has not come for %.0f s (distributed.timeout) while %s waits", described,
+                     waited_s, waiting);
         hs_segment_abort(segment, reason);
         return;
     }
@@ -230,10 +230,10 @@ HsStatus hs_comm_shared_reason(int descriptor, char *reason, size_t bytes)
 HsStatus hs_comm_shared_report(int descriptor, int rank, const char *what)
 {
     HsCommSegment *segment;
-    char who[256], reason[HS_SEGMENT_REASON];
+    char member[256], reason[HS_SEGMENT_REASON];
     HS_TRY(hs_segment_map(descriptor, &segment));
-    hs_segment_describe(segment, rank, who, sizeof who);
-    snprintf(reason, sizeof reason, "%s %s", who, what);
+    hs_segment_describe(segment, rank, member, sizeof member);
+    snprintf(reason, sizeof reason, "%s %s", member, what);
     hs_segment_abort(segment, reason);
     hs_segment_unmap(segment);
     return HS_OK;

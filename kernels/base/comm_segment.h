@@ -5,8 +5,8 @@
  *
  *     | header | member 0 | ... | member size - 1 | windows of rank 0: turn 0, 1, 2 | windows of rank 1 | ...
  *
- * A meeting is a counter of those who came and a number of the meeting: the last to come raises the number and wakes the
- * others.  Everything written before a meeting is seen by all after it.
+ * A meeting is a counter of the ranks that came and the meeting's number: the last to come raises the number and wakes
+ * the others.  Everything written before a meeting is seen by all after it.
  */
 #ifndef HS_KERNELS_BASE_COMM_SEGMENT_H
 #define HS_KERNELS_BASE_COMM_SEGMENT_H
@@ -48,7 +48,7 @@ typedef struct HsCommShared {
     HsComm comm; /* first */
     HsCommSegment *segment;
     HsCommSharedOptions options;
-    uint64_t turn;      /* whose window comes next; the same on all ranks */
+    uint64_t turn;      /* of the next window; the same on all ranks */
     bool spins;         /* there is a core for every rank */
     const void **parts; /* [size] */
     /* the watch */
@@ -69,7 +69,7 @@ unsigned char *hs_segment_window(const HsCommSegment *segment, int rank, uint64_
 /* All ranks, or an error: HS_EDEVICE with the reason. */
 HsStatus hs_segment_meet(HsCommShared *shared);
 HsStatus hs_segment_fail(const HsCommSegment *segment);
-/* The first reason stays; everybody wakes up. */
+/* The first reason stays; all ranks wake up. */
 void hs_segment_abort(HsCommSegment *segment, const char *reason);
 void hs_segment_describe(const HsCommSegment *segment, int rank, char *text, size_t bytes);
 /* Sleeps while *word is `value`, at most so long, and maybe shorter. */

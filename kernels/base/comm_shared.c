@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: MIT
  *
  * Every operation moves pieces, one of each rank's range of the buffer, through the ranks' windows.  A piece takes three
- * stages, with a meeting after each, and three pieces are under way at a time, in windows of their own:
+ * stages, with a meeting after each, and three pieces are under way at a time, in separate windows:
  *
  *     in     each rank copies what others need of its buffer into its window
  *     work   reductions: each rank adds up its own range along the tree, from the windows and its buffer, into its
  *            buffer, and for all_reduce into its window; gathering: each rank copies the others' ranges out
  *     out    all_reduce: each rank copies the others' sums out
  *
- * The turns of windows go on from operation to operation, so that no meeting is needed at an operation's end: whoever is
- * a stage ahead writes to windows that nobody reads any more.  The first meeting also shows whether all ranks called the
- * same; whatever has come up to then is forgotten otherwise.
+ * The turns of windows continue from operation to operation, so that no meeting is needed at an operation's end: a rank
+ * that is a stage ahead writes to windows that no rank reads any more.  The first meeting also shows whether all ranks
+ * called the same operation; if not, what has come up to then is discarded.
  *
- * Small sums take one meeting: everybody adds all of it up.
+ * Small sums take one meeting: every rank adds all of it up.
  */
 #include "kernels/base/comm_shared.h"
 
@@ -257,10 +257,10 @@ static HsStatus shared_barrier(HsComm *comm)
 static void shared_abort(HsComm *comm, const char *reason)
 {
     HsCommShared *shared = (HsCommShared *)comm;
-    char who[256], text[HS_SEGMENT_REASON];
+    char member[256], text[HS_SEGMENT_REASON];
     atomic_store(&shared->segment->members[comm->rank].step, comm->step);
-    hs_segment_describe(shared->segment, comm->rank, who, sizeof who);
-    snprintf(text, sizeof text, "%s gave up: %.480s", who, reason);
+    hs_segment_describe(shared->segment, comm->rank, member, sizeof member);
+    snprintf(text, sizeof text, "%s gave up: %.480s", member, reason);
     hs_segment_abort(shared->segment, text);
 }
 
@@ -327,18 +327,18 @@ static uint64_t own_cores(void)
     return hash;
 }
 
-/* Everybody says who it is before it waits. */
+/* Each rank enters its process, host and cores before it waits. */
 static HsStatus enter(HsCommShared *shared)
 {
     HsSegmentMember *own = &shared->segment->members[shared->comm.rank];
-    uint32_t nobody = 0;
+    uint32_t vacant = 0;
     int64_t none = 0;
     if (!atomic_compare_exchange_strong(&own->process, &none, (int64_t)getpid()))
         return hs_fail(HS_EINVAL, "rank %d of %d is process %lld already", shared->comm.rank, shared->comm.size,
                        (long long)none);
     gethostname(own->host, sizeof own->host - 1);
     own->cores = own_cores();
-    atomic_compare_exchange_strong(&own->joined, &nobody, 1);
+    atomic_compare_exchange_strong(&own->joined, &vacant, 1);
     const double start_s = hs_clock_s();
     for (int r = 0; r < shared->comm.size; r++) {
         HsSegmentMember *member = &shared->segment->members[r];

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT
  *
  * Ranks as processes of one host, which share a segment of memory: an anonymous file, known by a descriptor that
- * children inherit, or by /proc/PROCESS/fd/DESCRIPTOR for others.  It holds who the ranks are and how they fare, and
+ * children inherit, or by /proc/PROCESS/fd/DESCRIPTOR for others.  It holds the processes and states of the ranks, and
  * HS_COMM_SHARED_TURNS windows a rank, through which buffers of any size pass piece by piece: memory is the host's,
  * `stream` is not looked at, and the segment's size does not depend on what is exchanged.
  *
- * Each rank has a thread that counts a heartbeat up and looks after the others.  Who died, was stopped or hangs is named
- * by all others within seconds, and their operations fail.  While a rank waits it sleeps on a futex.
+ * Each rank has a thread that counts a heartbeat up and looks after the others.  A rank that died, was stopped or hangs
+ * is named by all others within seconds, and their operations fail.  While a rank waits it sleeps on a futex.
  */
 #ifndef HS_KERNELS_BASE_COMM_SHARED_H
 #define HS_KERNELS_BASE_COMM_SHARED_H
@@ -24,16 +24,16 @@ typedef struct HsCommSharedOptions {
     size_t window_bytes; /* read by hs_comm_shared_make; 0: 512 KiB */
 } HsCommSharedOptions;
 
-/* A segment for `size` ranks, nobody in it yet; the descriptor is closed on exec.
+/* A segment for `size` ranks, without members yet; the descriptor is closed on exec.
  * errors: HS_ENOMEM, HS_EIO */
 HsStatus hs_comm_shared_make(int size, const HsCommSharedOptions *options, int *descriptor);
 
 /* Becomes rank `rank` of the segment, waits for all others to come; closes nothing.  hs_comm_destroy leaves.
- * errors: HS_EFORMAT where the descriptor is not such a segment, or another build's; HS_EINVAL for a rank that it has
- * not, or that somebody is already; HS_EDEVICE with the names of the ranks that did not come, or of one that failed */
+ * errors: HS_EFORMAT where the descriptor is not such a segment, or another build's; HS_EINVAL for a rank that it does
+ * not have, or that is taken; HS_EDEVICE with the names of the ranks that did not come, or of one that failed */
 HsStatus hs_comm_shared_join(int descriptor, int rank, const HsCommSharedOptions *options, HsComm **comm);
 
-/* For who started the ranks: tells them that one is lost.  The first reason stays.
+/* For the process that started the ranks: reports to them that one is lost.  The first reason stays.
  * errors: those of the segment */
 HsStatus hs_comm_shared_report(int descriptor, int rank, const char *what);
 /* Why the ranks' operations fail; "" where they do not.  errors: those of the segment */

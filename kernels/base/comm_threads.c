@@ -7,9 +7,9 @@
  *     return    buffers are the callers' again
  *
  * In a reduction rank r adds up its own share of the elements along the tree and writes the sum to every rank's buffer:
- * nobody else touches that share, and all ranks hold the same bits.
+ * no other rank touches that share, and all ranks hold the same bits.
  *
- * A rank that gives up does so between two operations, so whoever came to the first meeting comes to the second: only
+ * A rank that gives up does so between two operations, so all that came to the first meeting come to the second: only
  * the first can fail, and it fails for every rank or for none.  No buffer is read or written after its owner returned.
  *
  * A rank that waits does so under the group's mutex, which orders what was written before with what is read after.
@@ -45,7 +45,7 @@ struct HsCommThreads {
     Rank ranks[];
 };
 
-/* Waits for all ranks; where somebody may have given up, not for ever: false when one has. */
+/* Waits for all ranks; where one may have given up, not for ever: false when one has. */
 static bool meet(HsCommThreads *group, bool can_fail)
 {
     pthread_mutex_lock(&group->mutex);
@@ -57,7 +57,7 @@ static bool meet(HsCommThreads *group, bool can_fail)
     }
     while (group->meeting == meeting && !(can_fail && group->aborted))
         pthread_cond_wait(&group->all_here, &group->mutex);
-    /* A meeting that took place counts, even if somebody gave up right after it. */
+    /* A meeting that took place counts, even if a rank gave up right after it. */
     const bool met = group->meeting != meeting;
     pthread_mutex_unlock(&group->mutex);
     return met;
@@ -68,13 +68,13 @@ static void threads_abort(HsComm *comm, const char *reason)
     HsCommThreads *group = ((Rank *)comm)->group;
     pthread_mutex_lock(&group->mutex);
     if (!group->aborted) {
-        char who[256], host[64] = "";
+        char member[256], host[64] = "";
         gethostname(host, sizeof host - 1);
         const HsCommPlace place = {
             .rank = comm->rank, .size = comm->size, .host = host, .process = getpid(), .step = comm->step
         };
-        hs_comm_describe(&place, who, sizeof who);
-        snprintf(group->reason, sizeof group->reason, "%s gave up: %.240s", who, reason);
+        hs_comm_describe(&place, member, sizeof member);
+        snprintf(group->reason, sizeof group->reason, "%s gave up: %.240s", member, reason);
     }
     group->aborted = true;
     pthread_cond_broadcast(&group->all_here);
@@ -100,7 +100,7 @@ static HsStatus begin(HsComm *comm, void *buffer, HsCommCall call)
         return hs_fail(HS_EDEVICE, "%s: %s", call.operation, group->reason);
     HsStatus status = check_calls(group);
     if (status != HS_OK)
-        meet(group, false); /* nobody posts anew before all have looked */
+        meet(group, false); /* no rank posts anew before all have looked */
     return status;
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The thread of a rank that shows that its process lives, and looks after the others: whether they have ended (their
- * pidfd says so at once) and whether their heartbeats go on (a stopped process has none).  Two beats a second.
+ * The thread of a rank that shows that its process is alive, and looks after the others: whether they have ended (their
+ * pidfd says so at once) and whether their heartbeats continue (a stopped process has none).  Two beats a second.
  */
 #include <errno.h>
 #include <poll.h>
@@ -30,9 +30,9 @@ static bool has_ended(int process)
 
 static void lose(HsCommSegment *segment, int rank, const char *what)
 {
-    char who[256], reason[HS_SEGMENT_REASON];
-    hs_segment_describe(segment, rank, who, sizeof who);
-    snprintf(reason, sizeof reason, "%s %s", who, what);
+    char member[256], reason[HS_SEGMENT_REASON];
+    hs_segment_describe(segment, rank, member, sizeof member);
+    snprintf(reason, sizeof reason, "%s %s", member, what);
     hs_segment_abort(segment, reason);
 }
 

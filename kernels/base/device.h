@@ -46,7 +46,7 @@ struct HsDevice {
     HsStatus (*event_elapsed_ms)(HsDevice *device, HsEvent *start, HsEvent *stop, double *milliseconds);
     HsStatus (*event_sync)(HsDevice *device, HsEvent *event); /* the host waits until it was reached */
     HsStatus (*stream_wait)(HsDevice *device, HsStream *stream, HsEvent *event); /* the stream waits */
-    /* Host memory that copies run from and to while the host goes on: pinned, for a GPU.  64-byte aligned. */
+    /* Host memory that copies run from and to while the host continues: pinned, for a GPU.  64-byte aligned. */
     HsStatus (*host_alloc)(HsDevice *device, size_t bytes, void **pointer);
     void (*host_release)(HsDevice *device, void *pointer);
     /* Between begin and end, work on the stream is recorded and not run; NULL where the device has no graphs. */
@@ -64,7 +64,7 @@ struct HsDevice {
     size_t current_bytes;
     size_t peak_bytes;
     HsMemoryAccount account;
-    /* Who serves hs_memory_alloc and hs_memory_host_alloc; NULL: alloc and host_alloc above.  Borrowed, and set before
+    /* They serve hs_memory_alloc and hs_memory_host_alloc; NULL: alloc and host_alloc above.  Borrowed, and set before
      * anything is allocated. */
     const HsMemoryHooks *hooks;
     size_t cap_bytes;     /* hs_memory_alloc refuses what goes beyond it; 0: none */

@@ -26,7 +26,7 @@ typedef enum HsDtype {
     HS_U16,
     HS_U8,
     HS_I64,
-    HS_DTYPE_COUNT, /* those of tensors, whose elements are whole bytes */
+    HS_DTYPE_COUNT, /* those of tensors: elements of whole bytes */
     /* what else numbers are rounded to: */
     HS_TF32 = HS_DTYPE_COUNT, /* lies in f32 */
     HS_E2M1,                  /* two in a byte (kernels/ops/codes.h) */

@@ -70,7 +70,7 @@ void hs_file_memory_ahead(void *pointer, size_t bytes)
     advise(pointer, bytes, false, MADV_WILLNEED);
 }
 
-/* Taken from the page table: the process no longer holds the pages, whose writing the system begins when it likes. */
+/* Taken from the page table: the process no longer holds the pages; the system writes them when it likes. */
 void hs_file_memory_behind(void *pointer, size_t bytes)
 {
     advise(pointer, bytes, true, MADV_DONTNEED);

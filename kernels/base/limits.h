@@ -8,7 +8,7 @@
  *
  *     version 2   cpu.max "quota period" or "max"           memory.max, memory.high
  *     version 1   cpu.cfs_quota_us / cpu.cfs_period_us      memory.limit_in_bytes; memory.stat's hierarchical limit,
- *                 (-1: none)                                which also tells of parents that are not mounted here
+ *                 (-1: none)                                which also covers parents that are not mounted here
  *
  * Where a hierarchy is mounted, and which of its folders is the mount's root, /proc/self/mountinfo says; which group is
  * the process's own, /proc/self/cgroup.  In a container the own path may not exist below the mount: then the levels

@@ -260,6 +260,6 @@ void hs_device_counting_init(HsDevice *device, const HsDevice *real)
     device->host_alloc = count_alloc;
     device->host_release = count_release;
     device->hooks = NULL;
-    device->cap_bytes = 0; /* who plans says better what is too much, and by how much */
+    device->cap_bytes = 0; /* the plan reports better what is too much, and by how much */
     device->deinit = NULL;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Memory from somebody else's allocator: the table that a shared object fills, and the one function that it exports.
+ * Memory from an external allocator: the table that a shared object fills, and the one function that it exports.
  * `memory.allocator: PATH` opens it.  This header needs no other of this project's; `make install` puts it into
  * include/halfstep.
  *
@@ -15,10 +15,10 @@
  * Where device memory may come from depends on the device:
  *   "host"      any memory of this process
  *   "cuda:N"    memory of GPU N: cudaMalloc, cudaMallocAsync and a wait, cuMemCreate with read and write access for N.
- *               Kernels use the address, and cudaMemcpyDefault must know whose it is.  The calling thread has done
+ *               Kernels use the address, and cudaMemcpyDefault must know its device.  The calling thread has done
  *               cudaSetDevice(N).  Pinned: cudaMallocHost, or cudaHostRegister on other memory
- *   "emu:N"     the emulator knows device memory of its own alone: a table for it has no alloc, or is refused.  Pinned:
- *               any memory of this process
+ *   "emu:N"     the emulator knows only its own device memory: a table for it has no alloc, or is refused.  Pinned: any
+ *               memory of this process
  *
  * Threads: calls for one device come one at a time.  A process that has several devices may make calls for them at once.
  * Ownership: the table, what it points to and the shared object stay until the process ends; nothing frees or closes
@@ -67,7 +67,7 @@ typedef struct HsMemoryHooks {
      * error; the latter goes to release first */
     int (*alloc)(void *user, const HsMemoryRequest *request, void **pointer, char *why, size_t why_bytes);
     /* The request that the block was made for, and its pointer, never NULL.  Work that uses the block may still be under
-     * way on any stream of the device: wait for it, as cudaFree does, before the memory serves anybody else. */
+     * way on any stream of the device: wait for it, as cudaFree does, before the memory is used for anything else. */
     void (*release)(void *user, const HsMemoryRequest *request, void *pointer);
     /* The same of pinned memory of the host.  A pair of functions may be missing, not one of a pair. */
     int (*pinned)(void *user, const HsMemoryRequest *request, void **pointer, char *why, size_t why_bytes);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * Formats below 16 bits and their scales: what dtype.h has no rows for, because two elements share a byte (E2M1) or
- * because it is a scale and no number of its own (E8M0); and the rules by which a scale follows from the largest
- * magnitude of what it scales.  Exact in software; every backend gives these bits.
+ * because it is only a scale, not a number (E8M0); and the rules by which a scale follows from the largest magnitude of
+ * what it scales.  Exact in software; every backend gives these bits.
  *
  * A code stands for value = code's number * (1 / scale) where a scale multiplies before the cast (tensors), or
  * value = code's number * scale where it divides (blocks): each function says which.

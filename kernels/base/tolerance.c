@@ -24,7 +24,7 @@ enum { EXPONENTIAL = 5, RECIPROCAL = 3, ARGUMENT = 4 }; /* errors in units of u;
 
 static const double twice_slope = 1.5957691216057308, cubic = 0.044715, flushed = 0x1p-117;
 
-/* So many u of a magnitude. */
+/* `count` errors of u each, of a magnitude. */
 static double f32_errors(double count, double magnitude)
 {
     const double growth = count * 0x1p-24;

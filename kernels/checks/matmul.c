@@ -47,7 +47,7 @@ static HsStatus check_row_sums(const HsMatmulArgs *args)
     if (!args->transpose_a)
         return hs_fail(HS_EINVAL, "matmul: row_sums are those of a transposed a, as a weight's gradient has it");
     if (is_swiglu(args->epilogue))
-        return hs_fail(HS_EINVAL, "matmul: row_sums are not taken beside SwiGLU");
+        return hs_fail(HS_EINVAL, "matmul: row_sums are not taken with SwiGLU");
     return HS_OK;
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * What the rows of kernels/ops/operands.h demand: presence, shape and dtype of each operand.  The operations that have
- * no further rules are checked here; the others' functions, beside this file, call hs_check_operands among theirs.
+ * no further rules are checked here; the others' functions, in this folder, call hs_check_operands among theirs.
  */
 #include "kernels/checks/checks.h"
 
@@ -180,8 +180,8 @@ HsStatus hs_check_norm_backward(const HsNormBackwardArgs *args)
     const HsTensor *const handed_on = hs_norm_handed_on(args), *const all[] = { &args->dx, &args->dx_rounded };
     for (int i = 0; i < 2; i++)
         if (all[i] != handed_on && all[i]->amax)
-            return hs_fail(HS_EINVAL, "norm_backward: the largest magnitude is found of what goes on, which is not dx "
-                                      "beside dx_rounded or dx_masked");
+            return hs_fail(HS_EINVAL, "norm_backward: the largest magnitude is of what is passed on, which is not dx "
+                                      "where dx_rounded or dx_masked is given");
     if (hs_tensor_present(&args->dx_masked))
         return hs_rule_probability("norm_backward", args->probability);
     return HS_OK;

@@ -8,7 +8,7 @@
  *     copy     y = x               8: stores go past the caches, else each line of y would be read before it is written
  *     update   y = y/2 + x/4      12: what an optimizer does
  *
- * Which is fastest depends on the machine.  Where reading and writing have ways of their own, negate is, and what only
+ * Which is fastest depends on the machine.  Where reading and writing have separate paths, negate is, and what only
  * reads cannot pass about half of it.  Bytes are those that really cross the memory's bus.  Takes about 0.3 seconds.
  */
 #include <sys/mman.h>

@@ -3,8 +3,8 @@
  * The choice of the cpu backend's instruction set: once per process, the most capable one that the processor and the
  * operating system both support, or the one that HALFSTEP_CPU_ISA names.
  *
- * __builtin_cpu_supports reads cpuid and, for registers wider than 128 bits, XCR0 (xgetbv): a vector extension whose
- * registers the operating system does not save counts as absent.
+ * __builtin_cpu_supports reads cpuid and, for registers wider than 128 bits, XCR0 (xgetbv): a vector extension with
+ * registers that the operating system does not save counts as absent.
  */
 #include "kernels/cpu/cpu.h"
 

@@ -3,15 +3,15 @@
  * What the files of the cpu backend share.
  *
  * kernels/cpu/isa/ is compiled once for each instruction set (the Makefile's ISAS) with HS_ISA set to its name; every
- * external function there is named through HS_ISA_NAME, so that the copies live side by side:
+ * external function there is named through HS_ISA_NAME, so that all copies can be linked together:
  *
  *     HsStatus HS_ISA_NAME(hs_cpu_convert)(HsContext *context, const HsConvertArgs *args)   ->  hs_cpu_convert_avx2
  *
  * isa/table.c gathers one copy's functions in a backend table, and cpu.c chooses between the tables once, at start.
  *
  * Invariant: results never depend on the number of threads.  Sums are cut in blocks by shape alone, none is shared
- * between blocks that different threads take, and partial sums are added in the blocks' order.  (Products, whose
- * elements are one chain each, may be cut by the number of threads too.)
+ * between blocks that different threads take, and partial sums are added in the blocks' order.  (Products may be cut by
+ * the number of threads too: each element is one chain.)
  */
 #ifndef HS_KERNELS_CPU_CPU_H
 #define HS_KERNELS_CPU_CPU_H
@@ -122,8 +122,8 @@ HS_CPU_WORKSPACE_OPS(HS_CPU_WORKSPACE_PROTOTYPE)
 /* Elements `range` of dropout_forward, with the same bits however all are cut (isa/elementwise.c). */
 void HS_ISA_NAME(hs_cpu_dropout_elements)(const HsDropoutArgs *args, HsRowBlock range);
 
-/* amax, where there is one, of a tensor as it is stored (isa/quantize.c): a pass of its own, which is what the cast that
- * follows is spared. */
+/* amax, where there is one, of a tensor as it is stored (isa/quantize.c): a separate pass, which spares the cast that
+ * follows one. */
 void HS_ISA_NAME(hs_cpu_find_amax)(const HsContext *context, const HsTensor *tensor);
 
 /* Bytes of a weight packed by pack_weight (isa/pack.c). */

@@ -22,7 +22,7 @@ typedef struct HsDynamicMaps {
 
 const HsDynamicMaps *hs_cpu_dynamic_maps(void);
 
-/* hs_nf4_absmax by the table.  Here and not beside its caller, whose compilation may fuse the two roundings. */
+/* hs_nf4_absmax by the table.  Here and not in its caller's file, which may be compiled to fuse the two roundings. */
 float hs_cpu_nf4_absmax(const HsQuantized *quantized, int64_t block);
 
 #endif

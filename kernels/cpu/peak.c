@@ -25,7 +25,7 @@
 enum { CHAIN_COUNT = 14, PROBE_STEPS = 500000 };
 
 /* Just after a pause threads may share a core, and cores run slowly: the first milliseconds show half of the peak and
- * less.  So the probe goes on until for a while nothing was better. */
+ * less.  So the probe continues until for a while nothing was better. */
 static const double settled_s = 0.04, longest_s = 0.25;
 
 static void probe_bf16_512(void)

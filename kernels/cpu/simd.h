@@ -455,7 +455,7 @@ HS_SIMD HsF32x16 hs_simd_fma_each(HsF32x16 a, HsF32x16 b, HsF32x16 c)
         x.part[i] = (HsF32Part)_mm256_fmadd_ps((__m256)x.part[i], (__m256)y.part[i], (__m256)z.part[i]);
     return x.whole;
 #else
-    return a * b + c; /* contracted by compilers whose target has the instruction */
+    return a * b + c; /* contracted by compilers for targets that have the instruction */
 #endif
 }
 

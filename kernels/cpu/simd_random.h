@@ -45,7 +45,7 @@ HS_SIMD HsDrawLanes hs_simd_multiply_lower(HsDrawLanes a, uint32_t b)
 #endif
 }
 
-/* The draws whose numbers stand in the lanes; words[w] has word w in the lower halves. */
+/* The draws with their numbers in the lanes; words[w] has word w in the lower halves. */
 HS_SIMD void hs_simd_philox(const HsRng *rng, HsDrawLanes draws, HsDrawLanes words[4])
 {
     HsDrawLanes c0 = draws, c1 = draws >> 32;

@@ -25,14 +25,14 @@ static float flushed(float value)
     return fabsf(value) < 0x1p-126f ? copysignf(0.0f, value) : value;
 }
 
-/* A rounded result, moved by so many units away from zero or towards it. */
+/* A rounded result, moved by `units` away from zero or towards it. */
 static float moved(float rounded, unsigned units, float operand)
 {
     const Approximate approximate = settings().approximate;
     if (approximate == Approximate::EXACT || !is_normal(rounded))
         return rounded;
     bool larger = approximate == Approximate::ABOVE;
-    if (approximate == Approximate::MIXED) /* of any two neighbouring operands nobody can tell, but always the same */
+    if (approximate == Approximate::MIXED) /* neighbouring operands differ at random, but each is always the same */
         larger = (__float_as_uint(operand) * 0x9E3779B1u + units * 0x85EBCA6Bu) >> 31 != 0;
     const unsigned bits = __float_as_uint(rounded);
     return flushed(__uint_as_float(larger ? bits + units : bits - units));

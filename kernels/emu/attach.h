@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * What a library beside the CUDA runtime, one that adds work of its own to streams, gets from the emulator: the
- * stand-in for NCCL (tests/nccl) lies in a shared object, and an emulator in a part shows no symbols.  Such a library
- * exports hs_emu_attach, which is called once, before anything else.
+ * What a library other than the CUDA runtime that adds its own work to streams gets from the emulator: the stand-in for
+ * NCCL (tests/nccl) lies in a shared object, and an emulator in a part shows no symbols.  Such a library exports
+ * hs_emu_attach, which is called once, before anything else.
  */
 #ifndef HS_KERNELS_EMU_ATTACH_H
 #define HS_KERNELS_EMU_ATTACH_H
@@ -13,7 +13,7 @@ namespace hs_emu
 {
 
 struct StreamAccess {
-    /* In stream order: `advance` is called until it returns true; told to wait, it may sleep for a moment. */
+    /* In stream order: `advance` is called until it returns true; if `wait`, it may sleep for a moment. */
     void (*enqueue)(cudaStream_t stream, std::function<bool(bool wait)> advance);
     /* Does what can be done of the stream's work without waiting. */
     void (*progress)(cudaStream_t stream);

@@ -28,7 +28,7 @@ static int arrive_and_wait(Barrier &barrier, int count, const char *kind, int pr
         barrier.result = barrier.votes;
         barrier.arrived = barrier.votes = 0;
         wake(&barrier);
-        switch_away(); /* everybody may go on: not necessarily the last to arrive */
+        switch_away(); /* any thread may continue: not necessarily the last to arrive */
     } else {
         wait_on(&barrier, kind, site);
     }
@@ -55,7 +55,7 @@ void barriers_check_exit(const Block &block)
               waited->site.line);
 }
 
-/* `threads` of the block, in whole warps, make the barrier complete; who only arrives goes on at once. */
+/* `threads` of the block, in whole warps, make the barrier complete; a thread that only arrives continues at once. */
 static void named_barrier(int name, int threads, bool waits, Site site)
 {
     Worker &self = *worker;

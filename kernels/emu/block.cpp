@@ -80,7 +80,7 @@ static Thread *choose_lane(Worker &self, Warp &warp)
     return &warp.threads[((unsigned)__builtin_ctz(rotated) + first) % LANES];
 }
 
-/* What nobody can wait for any longer: any one of what is under way, since it ends in no order. */
+/* When no thread can run without it: completes any one of the operations under way, as they end in no order. */
 static bool perform_deferred(Worker &self)
 {
     if (self.deferred.empty())
@@ -122,7 +122,7 @@ static void resume(Worker &self, Thread *thread)
     fiber_switch(from, thread->fiber);
 }
 
-/* The kernel before has ended, since nobody can go on without that. */
+/* The kernel before has ended, since no thread can continue without that. */
 static bool open_memory(Worker &self)
 {
     bool waits = false;
@@ -137,7 +137,7 @@ static bool open_memory(Worker &self)
     return true;
 }
 
-/* The thread to go on with; there are some that have not returned. */
+/* The thread to continue with; there are some that have not returned. */
 static Thread *next_thread(Worker &self)
 {
     Thread *next = choose_next(self);
@@ -209,7 +209,7 @@ void preemption_point()
     }
 }
 
-/* A thread has returned: whoever waits only for it goes on. */
+/* A thread has returned: threads that wait only for it continue. */
 static void finish_thread(Worker &self)
 {
     Thread &thread = *self.current;

@@ -2,7 +2,7 @@
  *
  * What the lanes of a warp do together: shuffles, votes, __syncwarp.
  *
- * Each lane leaves its operands in its Thread and waits; the last of the mask to arrive computes everybody's result and
+ * Each lane leaves its operands in its Thread and waits; the last of the mask to arrive computes the results of all and
  * wakes them.  Groups of lanes with different masks may meet at the same time.
  */
 #include <sched.h>
@@ -96,7 +96,7 @@ static void vote_all(Warp &warp, const Meeting &meeting)
 {
     uint64_t votes = 0;
     for_each_lane(warp, meeting.arrived, [&](Thread &thread) { votes |= thread.value << thread.lane; });
-    /* In the upper half: who took part. */
+    /* In the upper half: the lanes that took part. */
     for_each_lane(warp, meeting.arrived,
                   [&](Thread &thread) { thread.result = votes | (uint64_t)meeting.arrived << 32; });
 }

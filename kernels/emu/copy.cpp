@@ -4,8 +4,8 @@
  * memory that a thread issues, closes into groups, and later waits for.
  *
  * Between issue and wait hardware may copy at any moment.  The two extremes are emulated: at once, and at the wait.
- * The late one spoils the destination at the issue, so that whoever reads without a wait (or before a barrier, when
- * another thread issued it) finds NaN, and reads the source at the end, so that whoever overwrites it is found out too.
+ * The late one spoils the destination at the issue, so that a read without a wait (or before a barrier, when another
+ * thread issued it) finds NaN, and reads the source at the end, so that an early overwrite is found too.
  */
 #include "kernels/emu/worker.h"
 

@@ -28,7 +28,7 @@ template <typename T> static inline T exchange_value(unsigned mask, T value, int
     return value;
 }
 
-/* Called after each atomic: a place where the scheduler may go on with another thread. */
+/* Called after each atomic: a place where the scheduler may continue with another thread. */
 void atomic_performed();
 
 /* Shared memory.  `key` is one address per place of declaration (and per instantiation of a template). */
@@ -149,7 +149,7 @@ static inline void __threadfence_block()
     __atomic_thread_fence(__ATOMIC_SEQ_CST);
 }
 
-/* Words by which blocks wait for each other (collective.cpp).  A load lets others go on, as it is often repeated. */
+/* Words by which blocks wait for each other (collective.cpp).  A load lets others continue, as it is often repeated. */
 unsigned emulated_load_acquire(const unsigned *address);
 void emulated_store_release(unsigned *address, unsigned value);
 

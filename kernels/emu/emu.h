@@ -26,7 +26,7 @@
  *   - The null stream waits for no other.
  * What it does not see
  *   Bank conflicts, coalescing, registers; the order in which memory accesses become visible (fences); the tensor
- *   cores' own rounding; missing proxy fences; races whose every order gives the same result; ordinary loads from
+ *   cores' own rounding; missing proxy fences; races that give the same result in every order; ordinary loads from
  *   memory of the host; wild accesses that land inside another allocation.  A kernel must not spin until another thread
  *   writes to memory.
  *

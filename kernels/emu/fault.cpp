@@ -3,9 +3,9 @@
  * Errors of the emulated program: a report on stderr, then abort().  Wild accesses arrive here as signals, because
  * guard pages lie around every allocation, every shared array and every fiber's stack.
  *
- * That memory runs out is no error of the program: it is told as such, and the process ends with exit code 1.  It may
- * happen on any fiber's stack in the middle of a kernel, where no exception can be thrown through what else is under
- * way.
+ * That memory runs out is no error of the program: it is reported as such, and the process ends with exit code 1.  It
+ * may happen on any fiber's stack in the middle of a kernel, where no exception can be thrown through what else is
+ * under way.
  */
 #include "kernels/emu/fault.h"
 
@@ -131,12 +131,12 @@ static void on_signal(int number, siginfo_t *information, void *)
         fiber_describe(address, text, sizeof text))
         fault("access to %p: %s", address, text);
     if (worker != nullptr && worker->launch != nullptr && worker->running != worker->host) {
-        /* x86 tells no address for what is not a possible one, nor for a misaligned vector. */
+        /* x86 reports no address for an impossible one, nor for a misaligned vector. */
         if (address == nullptr)
             fault("access to a null or wild pointer, or a misaligned 16-byte access");
         fault("access to %p, which is no memory of the device", address);
     }
-    /* Not of the emulator's making: whoever watched before (or the default) sees it when the access is repeated. */
+    /* Not the emulator's: the former handler (or the default) gets it when the access is repeated. */
     sigaction(number, number == SIGSEGV ? &former_segv : &former_bus, nullptr);
 }
 
@@ -152,7 +152,7 @@ void fault_watch_process()
     sigaction(SIGBUS, &action, &former_bus);
 }
 
-/* The handler needs a stack of its own: the fault may be the overflow of a fiber's.  Sanitizers bring one. */
+/* The handler needs its own stack: the fault may be the overflow of a fiber's.  Sanitizers bring one. */
 void fault_watch_thread()
 {
     static constexpr size_t BYTES = 64 * 1024;

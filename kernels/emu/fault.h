@@ -18,7 +18,7 @@ namespace emulator
 /* The host has no memory left for the emulator: an error message, exit code 1. */
 [[noreturn]] void out_of_memory();
 
-/* No thread of the block can go on: prints where each warp's lanes wait, and aborts. */
+/* No thread of the block can continue: prints where each warp's lanes wait, and aborts. */
 [[noreturn]] void fault_deadlock();
 
 /* Turn accesses to guard pages into such reports (SIGSEGV, SIGBUS); once a process, and a stack a thread. */

@@ -26,7 +26,7 @@
 #include <sanitizer/common_interface_defs.h>
 #endif
 
-/* Save the registers and the stack pointer at *save, and go on where the stack pointer `load` was saved. */
+/* Save the registers and the stack pointer at *save, and continue where the stack pointer `load` was saved. */
 #if HS_EMU_OWN_SWITCH
 extern "C" void hs_emu_switch(void **save, void *load);
 #endif

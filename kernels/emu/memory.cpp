@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT
  *
- * Device memory: every allocation on pages of its own,
+ * Device memory: every allocation on its own pages,
  *
  *     | guard page | 0xff ... | data, 64-byte aligned | 0xff, up to 63 bytes | guard page |
  *
  * so that an access past the end strikes at once, and a write below the start or into the alignment's rest is found
  * after the kernel.  Freed memory keeps its addresses, unmapped, for a while.  While no kernel or copy runs, device
- * memory is unmapped for everybody (settings.guard): the host cannot touch it.  New memory is filled with 0xff: NaN in
- * every format.  Pinned host memory is the same without the last.
+ * memory is unmapped (settings.guard): the host cannot touch it.  New memory is filled with 0xff: NaN in every format.
+ * Pinned host memory is the same, but is never unmapped.
  */
 #include "kernels/emu/memory.h"
 

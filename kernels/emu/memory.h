@@ -23,10 +23,10 @@ bool device_range(const void *pointer, size_t bytes);
 /* Kernels and copies may touch device memory between these two; they nest. */
 void memory_open();
 void memory_close();
-/* Between the two nobody can, while a kernel's first blocks begin. */
+/* Between these two nothing may, while a kernel's first blocks begin. */
 void memory_hide();
 void memory_show();
-/* Reports a write beside an allocation; `after` names the suspect. */
+/* Reports a write just outside an allocation; `after` names the suspect. */
 void memory_check(const char *after);
 
 } // namespace emulator

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Red zones: bytes beside an array that hold 0xff and that nobody may write.  Where AddressSanitizer is there it is
- * told to forbid them, which finds reads too, and at once.
+ * Red zones: bytes next to an array that hold 0xff and must not be written.  With AddressSanitizer they are also
+ * poisoned, which finds reads too, and at once.
  */
 #ifndef HS_KERNELS_EMU_REDZONE_H
 #define HS_KERNELS_EMU_REDZONE_H

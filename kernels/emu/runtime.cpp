@@ -114,7 +114,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp *properties, int device)
     p.maxThreadsDim[2] = 64;
     p.maxGridSize[0] = 0x7fffffff;
     p.maxGridSize[1] = p.maxGridSize[2] = 65535;
-    p.major = settings().shared_limit >= 227 * 1024 ? 9 : 8; /* the shared memory tells which GPU this is */
+    p.major = settings().shared_limit >= 227 * 1024 ? 9 : 8; /* the shared memory shows which GPU this is */
     p.minor = settings().shared_limit < 163 * 1024 ? 9 : 0;
     p.multiProcessorCount = 4;
     p.l2CacheSize = 4 << 20;

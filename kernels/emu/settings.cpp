@@ -15,7 +15,7 @@ namespace emulator
 {
 
 /* The place of a variable's value among `choices`; 0, the default, when it is not set.  Wrong values end the program:
- * whoever sets one wants it obeyed. */
+ * a value that is set must take effect. */
 template <int count> static int choice(const char *variable, const char *const (&choices)[count])
 {
     const char *value = getenv(variable);

@@ -47,9 +47,9 @@ struct Settings {
     Schedule schedule = Schedule::PCT;
     uint64_t seed = 1;
     /* cp.async: its destination is spoilt when it is issued, and written when its thread waits for it, from what the
-     * source holds then.  Tensor loads likewise, when nobody can go on without one of them; tensor stores and wgmma
-     * read shared memory when they are waited for, and the registers of wgmma's sums are spoilt until then.  Early: all
-     * of it at once. */
+     * source holds then.  Tensor loads likewise, when no thread can continue without one of them; tensor stores and
+     * wgmma read shared memory when they are waited for, and the registers of wgmma's sums are spoilt until then.
+     * Early: all of it at once. */
     bool late_copies = true;
     /* Streams do nothing until something waits for them.  Early: everything is done when it is issued, as
      * far as it needs no other process. */

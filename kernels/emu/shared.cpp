@@ -145,7 +145,7 @@ char *cluster_pointer(uint32_t address, int bytes, int alignment, const char *wh
 {
     const SharedArray &array = array_at(address, bytes, alignment, what);
     if (worker->blocks[array.block].live == 0)
-        fault("%s: block %d of the cluster, whose shared memory this is, has returned", what, array.block);
+        fault("%s: block %d of the cluster, which owns this shared memory, has returned", what, array.block);
     return worker->shared_window + address;
 }
 

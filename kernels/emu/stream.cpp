@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Streams and events.  A stream is a queue of operations; what runs them is whoever waits for them, and only as far as
- * he waits: work of other streams that no event ties to them stays undone (settings.late_streams), so that a missing
- * wait shows.
+ * Streams and events.  A stream is a queue of operations; the call that waits for them runs them, and only as far as it
+ * waits: work of other streams that no event ties to them stays undone (settings.late_streams), so that a missing wait
+ * shows.
  */
 #include "kernels/emu/stream.h"
 
@@ -68,7 +68,7 @@ static void run_all(Stream &stream, size_t rest)
     memory_close();
 }
 
-/* One step, for who asks whether a stream is done. */
+/* One step, for callers that ask whether a stream is done. */
 static void nudge(Stream &stream)
 {
     memory_open();

@@ -27,8 +27,8 @@ struct EventState {
 };
 
 /* One step of a stream: first wait (if `event`) until the event's recording `recording` is done, then run.  What needs
- * other processes has `advance` instead: it is called until it returns true, and may sleep for a moment if it is told
- * to wait. */
+ * other processes has `advance` instead: it is called until it returns true, and may sleep for a moment if its argument
+ * is true. */
 struct Operation {
     std::function<void()> run;
     std::shared_ptr<EventState> event;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * mma.sync and ldmatrix (PTX ISA, "Warp-level matrix instructions"); the fragments are drawn in ptx_mma.cuh.
- * Products of two numbers of at most 16 bits, or of tf32, are exact in f32; sums are taken in f32, over k upwards.  Hardware adds in an
- * order and with a rounding of its own, so that results agree within tolerances only; truncated.h imitates it on demand.
+ * Products of two numbers of at most 16 bits, or of tf32, are exact in f32; sums are taken in f32, over k upwards.
+ * Hardware has its own order and rounding: results agree within tolerances only; truncated.h imitates it on demand.
  */
 #include "kernels/emu/truncated.h"
 #include "kernels/emu/worker.h"

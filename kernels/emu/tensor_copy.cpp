@@ -4,9 +4,9 @@
  * dimensions in device memory to shared memory and back, in the layout that a tensor map describes.  Elements outside
  * the tensor are loaded as zero and not stored.
  *
- * A load ends some time after it was asked for.  Emulated are the extremes, as for cp.async: at once, or when nobody
- * can go on without it, and then in any order; until then the destination is spoilt.  A store reads and writes at once,
- * or it reads shared memory when its thread waits for that, and writes when its thread waits for that or its
+ * A load ends some time after it was issued.  Emulated are the extremes, as for cp.async: at once, or when no thread
+ * can continue without it, and then in any order; until then the destination is spoilt.  A store reads and writes at
+ * once, or it reads shared memory when its thread waits for that, and writes when its thread waits for that or its
  * block ends.
  */
 #include <memory>

@@ -24,7 +24,7 @@ struct alignas(64) TensorMap {
 };
 static_assert(sizeof(TensorMap) == 128, "as large as a CUtensorMap");
 
-/* A shared address as a swizzle permutes it: of the 16-byte pieces of a line of so many bytes, the p-th goes to place
+/* A shared address as a swizzle permutes it: of the 16-byte pieces of a line of `swizzle_bytes`, the p-th goes to place
  * p xor the line's number. */
 static inline uint32_t swizzled(uint32_t address, int swizzle_bytes)
 {

@@ -8,8 +8,8 @@
  *
  *                     group, 16-bit operands   group, tf32   bits     sources
  *     8.0 (mma.sync)            8                   4          24     Fasi et al. 2021, "Numerical behavior of NVIDIA tensor
- *     9.0 (mma, wgmma)         16                   8          25     cores"; Khattak & Mikaitis 2025, arXiv 2512.07004, whose
- *                                                                     models agree with the cards bit for bit
+ *     9.0 (mma, wgmma)         16                   8          25     cores"; Khattak & Mikaitis 2025, arXiv
+ *                                                                     2512.07004; models agree with cards to the bit
  *
  * They measured wmma and mma; that wgmma adds alike is assumed here.  Nothing here was measured by this project.
  *

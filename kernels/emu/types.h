@@ -71,7 +71,7 @@ HS_EMU_VECTORS(unsigned long long, ulonglong, 16, 16)
 HS_EMU_VECTORS(double, double, 16, 16)
 #undef HS_EMU_VECTORS
 
-/* What is not CUDA's own is in a namespace of its own. */
+/* What is not CUDA's own is in a separate namespace. */
 namespace emulator
 {
 

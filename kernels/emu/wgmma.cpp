@@ -52,7 +52,7 @@ static Descriptor decode(uint64_t bits, Site site)
                        (uint32_t)(bits >> 16 & 0x3fff) << 4, (uint32_t)(bits >> 32 & 0x3fff) << 4, spans[bits >> 62] };
 }
 
-/* Of the 16-byte chunk that begins at element (outer, k) and goes on along the contiguous index. */
+/* Of the 16-byte chunk that begins at element (outer, k) and continues along the contiguous index. */
 static uint32_t chunk_address(const Descriptor &d, bool transposed, int outer, int k)
 {
     const uint32_t o = (uint32_t)outer, depth = (uint32_t)k, span = (uint32_t)d.span;

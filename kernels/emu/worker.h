@@ -2,8 +2,8 @@
  *
  * The state of a running block: one Worker per host thread, reused from block to block.
  *
- * Invariant: bit l of warp.ready is set when lane l can run (the running lane's too).  Who waits has cleared its bit,
- * and whoever completes what it waits for sets it again.
+ * Invariant: bit l of warp.ready is set when lane l can run (the running lane's too).  A lane that waits has cleared
+ * its bit, and what completes the wait sets it again.
  */
 #ifndef HS_KERNELS_EMU_WORKER_H
 #define HS_KERNELS_EMU_WORKER_H
@@ -95,7 +95,7 @@ struct Flight {
     const float *key; /* the first thread's registers */
     std::vector<float *> registers;
     std::vector<float> values; /* [thread][register] */
-    unsigned landed;           /* warps whose sums have returned to their registers */
+    unsigned landed;           /* warps with their sums back in their registers */
 };
 
 /* One wgmma; each warp's rows are multiplied by themselves, when that warp waits. */
@@ -129,7 +129,7 @@ struct Barrier {
 
 /* bar.sync with a number. */
 struct NamedBarrier {
-    int expected, arrived; /* threads; expected 0: nobody is there */
+    int expected, arrived; /* threads; expected 0: none has arrived yet */
     Site site;
 };
 
@@ -240,14 +240,14 @@ extern __thread Worker *worker;
 Worker *worker_of_host_thread();
 
 /* block.cpp */
-/* The blocks of the cluster whose first one is `index`.  closed: they begin while device memory is hidden, and it is
- * shown when none of their threads can go on but by the end of the kernel before. */
+/* The blocks of the cluster that begins with block `index`.  closed: they begin while device memory is hidden, and it
+ * is shown when none of their threads can continue until the kernel before ends. */
 void run_cluster(Worker &self, const Launch &launch, uint3 index, bool closed);
 /* Reports what asks for device memory while it is closed. */
 void check_open(const char *what, Site site);
-/* Go on with another thread; returns when this one was made ready and chosen again. */
+/* Continue with another thread; returns when this one was made ready and chosen again. */
 void switch_away();
-/* Wait until somebody wakes those who wait on `key`. */
+/* Wait until the threads that wait on `key` are woken. */
 void wait_on(const void *key, const char *kind, Site site);
 void wake(const void *key);
 static inline Block &block_of(const Thread &thread)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Ranks over MPI (MPI 3.0: non-blocking collectives).  Libraries add up in an order of their own, which depends on the
- * number of ranks and of elements; so here they only move bytes:
+ * Ranks over MPI (MPI 3.0: non-blocking collectives).  Libraries add up in their own order, which depends on the number
+ * of ranks and of elements; so here they only move bytes:
  *
  *     all_reduce        all-to-all of shares, hs_comm_fold of the own one, all-gather of the sums
  *     reduce_scatter    all-to-all of ranges, hs_comm_fold
@@ -135,7 +135,7 @@ static size_t count_pieces(const Ranks *ranks, const Transfer *transfer)
     return (longest * hs_dtype_bytes(transfer->dtype) + PIECE_BYTES - 1) / PIECE_BYTES;
 }
 
-/* To the rank after this one, from the rank before it, and so on: everybody sends and receives at every shift. */
+/* To the rank after this one, from the rank before it, and so on: every rank sends and receives at every shift. */
 static HsStatus exchange(Ranks *ranks, const Transfer *transfer, size_t piece)
 {
     const int size = ranks->comm.size, own = ranks->comm.rank;
@@ -195,7 +195,7 @@ static HsStatus transfer_all(Ranks *ranks, const Transfer *transfer, bool reduce
     return HS_OK;
 }
 
-/* Everybody gets everything and adds it up: one exchange. */
+/* Every rank gets everything and adds it up: one exchange. */
 static HsStatus reduce_small(Ranks *ranks, void *buffer, size_t count, HsDtype dtype, HsCommOp op)
 {
     const size_t bytes = count * hs_dtype_bytes(dtype);
@@ -294,7 +294,7 @@ static HsStatus mpi_check(HsComm *comm)
     return ranks->guard.check ? ranks->guard.check(ranks->guard.user) : HS_OK;
 }
 
-/* After a failure there is nobody to finalize with: mpirun sees that in the exit code. */
+/* After a failure there are no ranks to finalize with: mpirun sees that in the exit code. */
 static void mpi_destroy(HsComm *comm)
 {
     Ranks *ranks = (Ranks *)comm;

@@ -56,12 +56,12 @@ typedef enum HsRangeKind {
     HS_RANGE_RECOMPUTE,
     HS_RANGE_BACKWARD,
     HS_RANGE_UPDATE,   /* norms, decisions, the optimizer's pass, which packs weights for the next step */
-    HS_RANGE_STRATEGY, /* what continual learning does beside them */
+    HS_RANGE_STRATEGY, /* what continual learning adds */
     HS_RANGE_LAYER,    /* inside the passes: a node of the model's table */
     HS_RANGE_OPERATION /* inside a layer: an operation of ops.h */
 } HsRangeKind;
 
-/* Told of every range as its work is enqueued.  cost: of an operation; NULL for the other kinds. */
+/* Called for every range as its work is enqueued.  cost: of an operation; NULL for the other kinds. */
 typedef struct HsObserver HsObserver;
 struct HsObserver {
     void (*begin)(HsObserver *observer, HsContext *context, HsRangeKind kind, const char *name, const HsOpCost *cost);
@@ -123,9 +123,9 @@ bool hs_backend_cpu_has_bf16(void);   /* bf16 products in hardware */
 bool hs_backend_cpu_fuses(void);      /* multiply-adds round once (kernels/ops/update_rule.h) */
 
 /* kernels/cuda is compiled twice: by nvcc for GPUs (`cuda`, where there is an nvcc), and by the host compiler against
- * an emulation of CUDA (`emu`).  Each is a part of its own (kernels/parts/part.h). */
+ * an emulation of CUDA (`emu`).  Each is a separate part (kernels/parts/part.h). */
 
-/* A kernel's launch on the emulator, as an observer is told of it; when the observer returns false the kernel does not
+/* A kernel's launch on the emulator, as an observer gets it; when the observer returns false the kernel does not
  * run. */
 typedef struct HsKernelLaunch {
     const char *name;   /* "matmul_hopper_kernel<Element, Tile, true, true>" as it stands in the source */
@@ -133,7 +133,7 @@ typedef struct HsKernelLaunch {
     int64_t blocks;
     unsigned block_threads;
     size_t shared_bytes; /* dynamic */
-    bool early;          /* begins beside the kernel before */
+    bool early;          /* begins while the kernel before runs */
 } HsKernelLaunch;
 typedef bool HsLaunchObserver(const HsKernelLaunch *launch);
 

@@ -14,7 +14,7 @@
 
 #include "kernels/ops/codes.h"
 
-/* Loops over a run, whose elements a kernel has in registers.  The host's compiler does not know the pragma. */
+/* Loops over a run that a kernel has in registers.  The host's compiler does not know the pragma. */
 #if defined(__CUDA_ARCH__) || defined(__HIP_DEVICE_COMPILE__)
 #define HS_CODE_UNROLL _Pragma("unroll")
 #else
@@ -239,7 +239,7 @@ HS_CODE_FUNCTION void hs_code_rotate(float x[HS_CODES_RUN])
         x[i] *= 0.25f;
 }
 
-/* What a process tells others of a scaling's amax. */
+/* What a process sends to others for a scaling's amax. */
 HS_CODE_FUNCTION float hs_code_maximum(const HsScaling *scaling)
 {
     return hs_code_bits(scaling->amax) < 0x7F800000u ? scaling->amax : hs_code_float(0x7F800000u);

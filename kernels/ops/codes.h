@@ -6,7 +6,7 @@
  *
  * Codes lie k-major: those of a row are neighbours, along what products sum over.  A block scale serves HS_*_BLOCK
  * neighbours along k; where blocks are squares, as many rows have the same one.  number * block scale is a bf16 number
- * (3 and 4 bits of significand beside a power of two; E2M1's 2 beside E4M3's 4): what a product multiplies, exactly.  Only
+ * (3 and 4 bits of significand with a power of two; E2M1's 2 with E4M3's 4): what a product multiplies, exactly.  Only
  * the tensor's factor is not: it multiplies the sum.
  *
  *     granularity   block    block scale                     tensor's scale
@@ -48,9 +48,9 @@ typedef struct HsScaling {
     float kept;    /* delayed scaling: the scale of this step; 0: none yet */
     float largest; /* number of the format, for roll_scales; set once */
     /* Of all recorded casts of this step: the largest magnitude, of which a NaN is larger than infinity; elements; those
-     * beyond the largest number of the format after scaling; those that were not 0 and whose code is. */
+     * beyond the largest number of the format after scaling; those that were not 0 and became code 0. */
     float amax;
-    uint32_t recorded; /* steps whose amax went into the history */
+    uint32_t recorded; /* steps with their amax in the history */
     uint64_t elements, saturated, zeroed;
 } HsScaling;
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * What an operation costs, from its arguments alone: work that no implementation can avoid, so that a measured time can
- * be put beside the least that a machine's peaks allow (the roofline of Williams, Waterman & Patterson 2009).
+ * be compared with the least that a machine's peaks allow (the roofline of Williams, Waterman & Patterson 2009).
  *
  *   flops   of products and attention, a multiply-add as two; 0 for what is bound by moving memory
  *   bytes   every operand read once, every result written once, what is updated both
@@ -24,8 +24,8 @@ typedef struct HsOpCost {
     const char *transposes; /* of a and b of a matmul: "nt" forward, "nn" dgrad, "tn" wgrad, "tt"; else NULL */
 } HsOpCost;
 
-/* The cost of a call whose arguments passed the checks; reads shapes, never data: HsOpCost hs_cost_matmul(const
- * HsMatmulArgs *), ... */
+/* The cost of a call that passed the checks; reads shapes, never data: HsOpCost hs_cost_matmul(const HsMatmulArgs *),
+ * ... */
 #define HS_COST_PROTOTYPE(name, Args, formula) HsOpCost hs_cost_##name(const Args *args);
 HS_OPS(HS_COST_PROTOTYPE)
 

@@ -10,7 +10,7 @@
  *                                                               factor = largest / absmax
  *
  * A level is the magnitude's place among the map's numbers.  E4M3 has 3 bits of mantissa and nothing below 1/229,376 of
- * its largest; E5M2 has 2, and reaches down to 1 / 3.8e9, as squares need.  A v above 0 never has the code of 0: beside
+ * its largest; E5M2 has 2, and reaches down to 1 / 3.8e9, as squares need.  A v above 0 never has the code of 0: with
  * an m that is not 0, only epsilon would be left to divide by.
  *
  * The dynamic map takes the nearest number, as bitsandbytes does; fp8 one of the two around the moment by random bits, as
@@ -100,7 +100,7 @@ HS_CODE_FUNCTION int hs_moment_top(HsMomentMap map, bool is_signed)
     return map == HS_MOMENTS_FP8 ? (int)hs_code_top(hs_moment_format(is_signed)) : hs_dynamic_top(is_signed);
 }
 
-/* The code of a moment whose magnitude has the level. */
+/* The code of a moment with a magnitude of this level. */
 HS_CODE_FUNCTION int hs_moment_code(HsMomentMap map, bool is_signed, double moment, int level)
 {
     if (map == HS_MOMENTS_FP8)

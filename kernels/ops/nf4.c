@@ -79,7 +79,7 @@ static void quantize_block(const float *values, const float bounds[HS_NF4_LEVELS
         codes[i / 2] = (unsigned char)(code[i] << 4 | code[i + 1]);
 }
 
-/* A tensor's absmaxes, less their mean, in blocks of their own. */
+/* A tensor's absmaxes, less their mean, quantized in nested blocks. */
 static void quantize_scales(const HsQuantized *quantized, int64_t first_block, int64_t blocks, float *absmax)
 {
     float map[SIGNED_CODES], bounds[SIGNED_CODES - 1];

@@ -9,7 +9,7 @@
  *
  * HS_NF4_BLOCK neighbouring elements share absmax, the largest of their magnitudes.  The absmaxes of a file's tensor are
  * quantized again, less their mean (offset), in blocks of HS_NF4_NESTED by the signed map of dynamic_map.h.  Several
- * such tensors may lie stacked in one matrix (q|k|v): g counts groups of 2^group_shift blocks, so many that neither a
+ * such tensors may lie stacked in one matrix (q|k|v): g counts groups of 2^group_shift blocks, chosen so that neither a
  * tensor nor one of its nested blocks ends within a group.
  */
 #ifndef HS_KERNELS_OPS_NF4_H
@@ -26,7 +26,7 @@ enum {
     HS_NF4_BLOCK = 64,   /* elements of a block */
     HS_NF4_NESTED = 256, /* blocks that share a nested absmax */
     HS_NF4_NESTED_SHIFT = 8,
-    HS_NF4_RUN = 8 /* rows are multiples of so many elements: what kernels decode at once lies in one block */
+    HS_NF4_RUN = 8 /* rows are multiples of this: what kernels decode at once lies in one block */
 };
 
 /* A matrix of `count` elements, a multiple of HS_NF4_BLOCK, row-major; pointers NULL in a dry run. */

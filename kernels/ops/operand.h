@@ -61,7 +61,7 @@ static inline HsOperand hs_operand_codes(HsCodes codes)
     return operand;
 }
 
-/* shape: of the matrix, whose dtype is what each decoded element is rounded to. */
+/* shape: of the matrix; each decoded element is rounded to its dtype. */
 static inline HsOperand hs_operand_nf4(HsTensor shape, HsQuantized nf4)
 {
     HsOperand operand = hs_operand(shape);

@@ -47,8 +47,8 @@ static double bytes_b(const void *arguments, const HsTensor *b)
                                              : bytes_of(b);
 }
 
-/* Read once for the largest magnitude that a scale of its own follows from, where it is not found yet and for what is
- * rotated, and once for the codes; these are written. */
+/* Read once for the largest magnitude where its own scale follows from it, if that is not known yet or x is rotated,
+ * and once for the codes, which are written. */
 static double bytes_quantized(const void *arguments, const HsTensor *x)
 {
     const HsQuantizeArgs *args = arguments;
@@ -225,7 +225,6 @@ static void adapt_combine_y(const void *arguments, HsOperandRow *y)
     y->use = args->beta == 0.0f ? HS_WRITTEN : HS_UPDATED;
 }
 
-/* Set to zero where it is memory of its own: else anchor alone is what is written there. */
 /* Only the columns that are copied move. */
 static double bytes_of_columns(const void *arguments, const HsTensor *matrix)
 {
@@ -233,6 +232,7 @@ static double bytes_of_columns(const void *arguments, const HsTensor *matrix)
     return (double)matrix->shape[0] * (double)args->columns * (double)hs_dtype_bytes(matrix->dtype);
 }
 
+/* Set to zero where it has its own memory; else only the anchor is written there. */
 static void adapt_fresh(const void *arguments, HsOperandRow *fresh)
 {
     const HsConsolidateArgs *args = arguments;
@@ -277,7 +277,7 @@ _Static_assert(offsetof(HsHeadNormArgs, heads) == 0 && offsetof(HsHeadNormBackwa
 #define READ   HS_READ
 #define WRITE  HS_WRITTEN
 #define UPDATE HS_UPDATED
-/* A row of the operation whose arguments are an A; the shape, then what else there is to say. */
+/* A row of an operation with arguments of type A; the shape, then further members. */
 #define ROW(member, used, formats, ...)                                                                  \
     {                                                                                                    \
         .name = #member, .at = offsetof(A, member), .use = used, .dtypes = formats, .shape = __VA_ARGS__ \

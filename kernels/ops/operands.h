@@ -11,7 +11,7 @@
  *     ""       any shape; all such operands of a call have the same number of elements
  * Where the arguments begin with HsHeads, these dimensions are decided by it: B batch, R = B T rows, H heads, S = H + G
  * of query and key, D, and the rows' widths: W = (H + 2 G) D, O = H D, K = G D.
- * What depends on the arguments' choices is a small function beside the row.
+ * What depends on the arguments' choices is a small function that the row points to.
  */
 #ifndef HS_KERNELS_OPS_OPERANDS_H
 #define HS_KERNELS_OPS_OPERANDS_H
@@ -42,7 +42,7 @@ struct HsOperandRow {
     const char *shape;
     bool optional;    /* absent where its rank is 0 */
     bool finds;       /* what is stored is looked at for the tensor's amax, where that is asked for */
-    const char *like; /* an operand above, whose dtype this one has; NULL: any of dtypes */
+    const char *like; /* an operand above with the same dtype; NULL: any of dtypes */
     /* The row as these arguments want it; NULL: as it is. */
     void (*adapt)(const void *args, HsOperandRow *row);
     /* The bytes that move; NULL: all of the tensor, an updated one's twice. */
@@ -58,7 +58,7 @@ typedef struct HsOperandTable {
     HsOperandRow rows[HS_MOST_OPERANDS + 1]; /* in the order of the checks; one without a name ends them */
 } HsOperandTable;
 
-/* By operation.  Operations on scalars alone, and the update rules, whose operands follow from options (update.c of
+/* By operation.  Operations on scalars alone, and the update rules, with operands that follow from options (update.c of
  * kernels/checks), have no rows. */
 #define HS_OPERANDS_MEMBER(name, Args, formula) HsOperandTable name;
 typedef struct HsOperands {

@@ -12,8 +12,8 @@
  * tensors are absent when their rank is 0.  Outputs may alias inputs only where stated.  An `accumulate` output is
  * read, added to in f32, rounded once.  Weight and bias gradients always accumulate.
  * An output's `amax`, where it has one, becomes the largest magnitude of what is stored, if that is larger than what
- * stands there; a NaN is larger than infinity.  The operations that find it are those whose rows in operands.c say so,
- * the others refuse it.  A cast whose scale follows from it (quantize) need not read its operand for it then.
+ * stands there; a NaN is larger than infinity.  The operations that find it are marked in their rows in operands.c; the
+ * others refuse it.  A cast that takes its scale from it (quantize) need not read its operand for it then.
  * Errors: HS_ESHAPE from the checks, HS_EUNSUPPORTED from a backend.
  */
 #ifndef HS_KERNELS_OPS_OPS_H
@@ -108,7 +108,7 @@ typedef enum HsEpilogue {
  * residual [M,N] act, may be c itself.  pre [M,N] act.  SwiGLU takes neither residual nor accumulate.
  * c does not accumulate where its amax is asked for.
  * row_sums [M] f32, optional, accumulated: row_sums[m] += sum over k of op(a)[m,k], of a as it is stored, whatever alpha
- * and policy say.  With transpose_a only, and not with SwiGLU: it is the bias's gradient beside the weight's.
+ * and policy say.  With transpose_a only, and not with SwiGLU: it is the bias's gradient, made with the weight's.
  * b may be packed, or in four bits: its columns as stored are a multiple of HS_NF4_RUN then, and a is not transposed.
  * Both in codes, or neither: of a, which is not transposed, and of b, which is; alpha is also multiplied by both scalings'
  * factors, alpha * (a's * b's) in f32.
@@ -152,7 +152,7 @@ typedef struct HsQuantizeArgs {
     bool power_of_two; /* granularity tensor: the scale's mantissa is cleared */
     bool records;      /* adds to the scaling's amax and counts: along's, or across's where it is alone */
     bool rotates; /* across, of granularity nv: runs of HS_CODES_RUN along N are rotated first (code_rule.h), but not
-                        * what is left of N behind them; then it has a scaling of its own */
+                        * what is left of N behind them; then it has its own scaling */
     bool stochastic;
     HsRng rng;
 } HsQuantizeArgs;
@@ -161,7 +161,7 @@ typedef struct HsQuantizeArgs {
  * is 0 (nothing was quantized) or not finite; kept = largest 2^-margin / amax, the history's maximum or its newest entry;
  * what was recorded goes to report, and is 0 for the next step (Micikevicius et al. 2022, section 3.3).
  * Several processes that share histories agree on maxima in between: one call with `gathers`, which only writes
- * maxima = amax, infinity for what is not finite; and one that reads what is the largest of all in place of its own. */
+ * maxima = amax, infinity for what is not finite; and one that reads the largest of all processes instead. */
 typedef struct HsRollScalesArgs {
     HsScaling *scalings, *report; /* [count], memory of the device; report may be NULL */
     int64_t count;
@@ -179,7 +179,7 @@ typedef struct HsBiasBackwardArgs {
 
 /* Several documents in one sequence.  A token that begins a document, other than the sequence's first, is marked: it is
  * stored as its bitwise complement, which is negative.  The marks are taken off, and
- *     starts[n] = the largest t' <= n mod T whose token was marked, else 0
+ *     starts[n] = the largest t' <= n mod T with a marked token, else 0
  * Operations that take `starts` [N] i32 then work within documents: positions count from the document's first token, and
  * no token attends to another document's.  Absent: a sequence is one document. */
 typedef struct HsDocumentStartsArgs {
@@ -233,11 +233,11 @@ typedef struct HsNormBackwardArgs {
     HsTensor dx;             /* [N,C] act */
     HsTensor dweight, dbias; /* [C] f32, accumulated; each optional */
     /* What a product wants of an f32 dx, each optional: the numbers that convert and bias_backward make of it as it is
-     * stored.  ref and cpu give their very bits, the others those of dx_rounded; their sums have an order of their own. */
+     * stored.  ref and cpu give their very bits, the others those of dx_rounded; their sums have another order. */
     HsTensor dx_rounded; /* [N,C] 16 */
     HsTensor dx_sums;    /* [C] f32, accumulated: += sum over rows of dx */
-    /* What dropout_backward makes of dx as it is stored, to the bit: the gradient of the branch below, whose sum with a
-     * residual x is.  Optional, and not beside the two above. */
+    /* What dropout_backward makes of dx as it is stored, to the bit: the gradient of the branch below that, added to a
+     * residual, gives x.  Optional, and not together with the two above. */
     HsTensor dx_masked; /* [N,C] act */
     float probability;
     HsRng rng;
@@ -364,9 +364,9 @@ typedef struct HsTopLogitsArgs {
     HsTensor index;  /* [N,K] i32 */
 } HsTopLogitsArgs;
 
-/* DER++ (Buzzega et al. 2020, eq. 6) in the rows that are replayed and whose target is not -1: the squared distance to
- * the logits that were kept, their mean over the K kept ones, beside b times the cross-entropy, whose gradient is in
- * dlogits already.  Entries with index -1 are passed over; the others of a row differ.  Other rows stay as they are. */
+/* DER++ (Buzzega et al. 2020, eq. 6) in replayed rows with a target other than -1: the squared distance to the logits
+ * that were kept, their mean over the K kept ones, added to b times the cross-entropy, with its gradient in dlogits
+ * already.  Entries with index -1 are passed over; the others of a row differ.  Other rows stay as they are. */
 typedef struct HsMatchLogitsArgs {
     HsTensor logits;             /* [N,V] f32 */
     HsTensor targets, replayed;  /* [N] i32; replayed: 0 or 1 */
@@ -384,8 +384,8 @@ typedef struct HsTeaching {
     float target_weight; /* b: of what dlogits hold already, the gradient of the loss on the rows' targets */
 } HsTeaching;
 
-/* Knowledge distillation (Hinton et al. 2015; LwF: Li & Hoiem 2016, eq. 2 and 3) in rows whose target is not -1, new and
- * replayed ones each by their own rule.  With p and q the softmax of logits / t and teacher / t,
+/* Knowledge distillation (Hinton et al. 2015; LwF: Li & Hoiem 2016, eq. 2 and 3) in rows with a target other than -1,
+ * new and replayed ones each by their own rule.  With p and q the softmax of logits / t and teacher / t,
  *     dlogits = b dlogits + gs a / t (p - q)
  * The loss is LwF's cross-entropy of q and p without q's own entropy, a constant: 0 where student and teacher agree. */
 typedef struct HsDistillArgs {
@@ -405,7 +405,7 @@ typedef struct HsGradStatsArgs {
     int64_t *nonfinite;  /* device [count] */
 } HsGradStatsArgs;
 
-/* What a step's update needs beside the tensors; lives in device memory so that nothing waits for the host. */
+/* What a step's update needs in addition to the tensors; in device memory so that nothing waits for the host. */
 typedef struct HsStepScalars {
     float learning_rate;
     float gradient_multiplier; /* clip coefficient / loss scale */

@@ -30,13 +30,13 @@ typedef struct HsRopeRule {
     double attention_factor; /* yarn's factor of cosines and sines; 0: its own */
 } HsRopeRule;
 
-/* The pair, not rounded, that turns so many times within the original length. */
+/* The pair, not rounded, that makes `turns` turns within the original length. */
 static inline double hs_rope_pair_of_turns(const HsRopeRule *rule, int64_t head_dim, double turns)
 {
     return (double)head_dim * log(rule->original_length / (turns * 6.283185307179586)) / (2.0 * log(rule->theta));
 }
 
-/* yarn's g of a pair: how much of its own frequency it keeps. */
+/* yarn's g of a pair: the share of its frequency that it keeps. */
 static inline double hs_rope_kept(const HsRopeRule *rule, int64_t head_dim, int64_t pair)
 {
     const double last = (double)(head_dim - 1);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * What an optimizer step needs beside tensors: records in device memory, so that nothing in a step waits for the host.
+ * What an optimizer step needs besides tensors: records in device memory, so that nothing in a step waits for the host.
  *
  *     host --HsStepInput--> begin_step -> gradient scale -> forward, backward -> grad_stats
  *                           prepare_step: HsStepState -> HsStepScalars -> update rules
@@ -50,10 +50,10 @@ typedef struct HsStepState {
 /* Steps that the host may start before it hears of the first one's outcome. */
 enum { HS_STEPS_AHEAD = 4 };
 
-/* Rows of a step whose gradients have a scale of their own, as each is divided by its own counted targets. */
+/* Rows of a step with separate gradient scales, as each kind is divided by its own counted targets. */
 typedef enum HsStepRows {
-    HS_ROWS_TRAINED,   /* the batch, whose loss the step lowers */
-    HS_ROWS_REFERENCE, /* rows beside it, whose gradient the batch's is held against; a step may have none */
+    HS_ROWS_TRAINED,   /* the batch: the step lowers its loss */
+    HS_ROWS_REFERENCE, /* further rows: the batch's gradient is compared with theirs; a step may have none */
     HS_STEP_ROWS
 } HsStepRows;
 

@@ -8,14 +8,14 @@
 
 #include "kernels/base/comm.h"
 
-/* Who notices that other processes die while MPI waits for them.  NULL members: nobody. */
+/* What notices that other processes die while MPI waits for them.  NULL members: nothing does. */
 typedef struct HsCommGuard {
     void *user;
-    /* HS_OK, or why nobody can go on; never waits */
+    /* HS_OK, or why no rank can continue; never waits */
     HsStatus (*check)(void *user);
     void (*abort)(void *user, const char *reason);
     double timeout_s; /* how long an operation may wait; 0: for ever */
-    /* An operation has waited for so long: who is late is everybody's failure now, which check tells. */
+    /* An operation has waited for so long that a late rank is now a failure of all ranks, which check reports. */
     void (*late)(void *user, double waited_s);
 } HsCommGuard;
 

@@ -38,7 +38,7 @@ static HsStatus open_part(const char *file, const char *absent, const char *comm
     return hs_fail(HS_EUNSUPPORTED, "%s cannot be opened: %s; to build it again: make %s", file, message, command);
 }
 
-/* The plugins of an MPI expect its names among everybody's. */
+/* The plugins of an MPI expect its names among the global ones. */
 HsStatus hs_mpi_part_open(const HsMpiPart **part)
 {
     const char *const file = "libhalfstep-mpi.so";

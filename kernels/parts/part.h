@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * A backend as a part of its own: libhalfstep-cuda.so and libhalfstep-emu.so, shared objects that a program opens when
- * a device asks for them.  A part exports one function, hs_backend_part, and takes every other hs_* function from the
+ * A backend as a separate part: libhalfstep-cuda.so and libhalfstep-emu.so, shared objects that a program opens when a
+ * device asks for them.  A part exports one function, hs_backend_part, and takes every other hs_* function from the
  * program, so that program and part have to come from the same sources.
  */
 #ifndef HS_KERNELS_PARTS_PART_H
@@ -18,8 +18,8 @@
 typedef struct HsBackendPart {
     uint64_t layout; /* hs_part_layout() as the part was compiled; it stays the first member */
     const char *name;
-    /* HALFSTEP_MULTIPROCESSORS=N: work is laid out as for a GPU of N multiprocessors, so that kernels which go on from
-     * tile to tile do so on small problems (N small), or as they will on a large GPU (N large); N is part of the
+    /* HALFSTEP_MULTIPROCESSORS=N: work is laid out as for a GPU of N multiprocessors, so that kernels which continue
+     * from tile to tile do so on small problems (N small), or as they will on a large GPU (N large); N is part of the
      * description.  errors: HS_EUNSUPPORTED with the reason (no driver, no GPU, too old a GPU or driver, no cuBLASLt
      * library), HS_ECONFIG for what this GPU has no use for (options->hopper on another than compute capability 9.0) or
      * a wrong N. */
@@ -28,7 +28,7 @@ typedef struct HsBackendPart {
     const HsTuner *tuner;
     /* Predicted times of the GPU kernels, as Markdown.  errors: HS_EIO */
     HsStatus (*write_predictions)(FILE *out);
-    /* From now on `observer` is told of every launch (NULL: nobody is); not a member of parts for GPUs (NULL). */
+    /* From now on `observer` is called for every launch (NULL: none is); parts for GPUs do not have it (NULL). */
     void (*observe_launches)(HsLaunchObserver *observer);
     /* Between GPUs (kernels/base/comm_nccl.h): an id for a new communicator, and this rank's end of one, which works on
      * buffers of `device` and watches its waits, is destroyed before it (hs_comm_destroy), and returns when all ranks
@@ -74,7 +74,7 @@ static inline uint64_t hs_part_layout(void)
 const HsBackendPart *hs_backend_part(void);
 
 /* Opens the part of a backend, "cuda" or "emu"; it stays open until the process ends.  It is looked for where the
- * program's own RPATH says: beside it, or in ../lib/halfstep.
+ * program's own RPATH says: next to it, or in ../lib/halfstep.
  * errors: HS_EUNSUPPORTED where it was not built, naming the command that builds it; where it cannot be opened, with the
  * reason; where it comes from another build */
 HsStatus hs_part_open(const char *name, const HsBackendPart **part);

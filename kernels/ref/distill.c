@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Distillation beside the cross-entropy: what is kept of a row, and both ways back to what a model once said.
+ * Distillation besides the cross-entropy: what is kept of a row, and both losses against a model's earlier outputs.
  *     top_logits     the K largest logits l and where they are (Buzzega et al. 2020 keep all of them)
  *     match_logits   a/K sum_k (l_k - z_k)^2,     d/dl_k = 2 a/K (l_k - z_k)                  (their eq. 6)
  *     distill        a sum_v q_v (log q_v - log p_v),   d/dl_v = a/t (p_v - q_v),   p = softmax(l/t), q = softmax(z/t)

@@ -58,7 +58,7 @@ void hs_ref_find_amax(const HsTensor *tensor)
         *tensor->amax = larger(*tensor->amax, fabsf((float)hs_ref_load(tensor, i)));
 }
 
-/* The scaling of a cast of values whose largest magnitude is `amax`. */
+/* The scaling of a cast of values with the largest magnitude `amax`. */
 static void choose_scale(const HsQuantizeArgs *args, const HsCodes *codes, float amax)
 {
     HsScaling *const scaling = codes->scaling;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Tables of measured choices: keys, search, writing, and whose products they are for.  parse.c reads them.
+ * Tables of measured choices: keys, search, writing, and the products they are for.  parse.c reads them.
  */
 #include "kernels/tuning/tuning.h"
 
@@ -23,8 +23,8 @@ const char *hs_product_layout_name(const HsProductKey *key)
     return names[(key->transpose_a ? 2 : 0) + (key->transpose_b ? 1 : 0)];
 }
 
-/* A forward product is told by its c: what accumulates, or comes in f32, is a weight's gradient.  Gradients for which a
- * recipe has E4M3 and one scale a tensor count as forward: nothing tells them apart. */
+/* A forward product is recognised by its c: what accumulates, or comes in f32, is a weight's gradient.  Gradients for
+ * which a recipe has E4M3 and one scale a tensor count as forward: nothing distinguishes them. */
 static HsProductFormat format_of_codes(const HsMatmulArgs *args)
 {
     enum { ROW_BYTES = 16, STRAIGHT_DEPTH = 2048 };

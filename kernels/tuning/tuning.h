@@ -91,7 +91,7 @@ HsStatus hs_tuning_parse(const char *name, const char *text, size_t length, HsTu
 HsStatus hs_tuning_read(const char *path, HsTuningTable *table);
 /* The text of a table. errors: HS_EIO */
 HsStatus hs_tuning_print(const HsTuningTable *table, FILE *out);
-/* Written beside `path`, flushed to the disk, renamed: never half a table.  errors: HS_EIO naming the file */
+/* Written next to `path`, flushed to the disk, renamed: never half a table.  errors: HS_EIO naming the file */
 HsStatus hs_tuning_write(const char *path, const HsTuningTable *table);
 /* Puts the rows in order, as parsing leaves them. */
 void hs_tuning_sort(HsTuningTable *table);

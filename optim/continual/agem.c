@@ -116,7 +116,7 @@ static HsStatus agem_before_update(HsContinual *continual, void *state, HsContex
     double products[2];
     HS_TRY(measure(continual, agem, context, products));
     /* An overflow in r alone would let the step through unconstrained.  Put among the gradients, it makes the optimizer
-     * skip the step and the scaler back off, as an overflow of their own does. */
+     * skip the step and the scaler back off, as an overflow in them does. */
     if (!isfinite(products[1]))
         return add_reference(continual, agem, context, 1.0);
     /* Not finite: an overflow in g, which the optimizer finds. */
@@ -134,7 +134,7 @@ static HsStatus agem_visit(HsContinual *continual, void *state, const HsStateVis
 {
     AgemState *agem = state;
     (void)continual;
-    /* The reference itself lives within one step, and checkpoints are made between steps. */
+    /* The reference itself exists only within one step, and checkpoints are made between steps. */
     return visitor->integer(visitor->user, "agem.projections", &agem->projections, HS_COUNT_MOST);
 }
 

@@ -73,12 +73,12 @@ static HsStatus check_pair(const HsStrategy *first, const HsStrategy *second)
                        other->name);
     }
     const HsStrategy *renews = first->new_adapters ? first : second->new_adapters ? second : NULL;
-    const HsStrategy *beside = renews == first ? second : first;
-    const bool on_parameters = beside->role == HS_ROLE_PENALIZES || beside->role == HS_ROLE_MERGES;
-    if (renews && (beside->new_adapters || on_parameters))
+    const HsStrategy *partner = renews == first ? second : first;
+    const bool on_parameters = partner->role == HS_ROLE_PENALIZES || partner->role == HS_ROLE_MERGES;
+    if (renews && (partner->new_adapters || on_parameters))
         return hs_fail(HS_ECONFIG,
                        "continual.strategy: %s gives each task a new adapter, and %s acts on adapters too: remove one",
-                       renews->name, beside->name);
+                       renews->name, partner->name);
     if (first->role != second->role)
         return HS_OK;
     const bool first_goes = first->plain;
@@ -218,7 +218,7 @@ const HsStrategy *hs_continual_host_work(const HsContinualConfig *config)
     return first_that(config, has_host_work);
 }
 
-const HsStrategy *hs_continual_beside_step(const HsContinualConfig *config)
+const HsStrategy *hs_continual_outside_step(const HsContinualConfig *config)
 {
     return first_that(config, works_beside);
 }

@@ -44,7 +44,7 @@ typedef struct HsContinualConfig {
     int tasks;                 /* that the run has */
     int known;                 /* the first n of them change nothing: the run begins with what they taught */
     int64_t accumulation;      /* ... this many, unless a strategy splits them */
-    bool unmarked;             /* it is not said where a task ends: all are one */
+    bool unmarked;             /* where tasks end is not known: all are one */
     HsBeginning beginning;
     /* Whether a task is to be retained; NULL: all are.  `user` is handed to it, both are borrowed. */
     bool (*retains)(const void *user, int task);
@@ -59,10 +59,10 @@ double hs_continual_number(const HsContinualConfig *config, const char *section,
 const char *hs_continual_word(const HsContinualConfig *config, const char *section, const char *name);
 bool hs_continual_word_is(const HsContinualConfig *config, const char *section, const char *name, const char *word);
 
-/* What the loss compares with what a model once said of the text, beside its targets (runtime/model/head_work.h); all 0:
+/* In addition to targets, what the loss compares with a model's earlier output (runtime/model/head_work.h); all 0:
  * nothing. */
 typedef struct HsDistillation {
-    int64_t kept;                 /* DER++: the largest logits kept beside each replayed token, at most so many */
+    int64_t kept;                 /* DER++: at most how many of the largest logits are kept with each replayed token */
     double weight, target_weight; /* a and b of kernels/ops/ops.h's match_logits */
     bool teacher;                 /* the model as it was before a later task teaches: on the task's new text (LwF), */
     HsTeaching fresh, again;      /* or on what is replayed (generative), or on both */
@@ -83,7 +83,7 @@ typedef enum HsStrategyRole {
 typedef struct HsFisherSample {
     float multiplier, weight;
     double count; /* added to the denominator */
-    double rows;  /* tokens whose inputs are in the factors */
+    double rows;  /* tokens with their inputs in the factors */
     bool end;     /* no more: nothing was computed */
     bool part;    /* nothing was computed: what has been gathered since the last one belongs together, see sum_part */
     bool restart; /* nothing was computed: everything begins anew, what has been gathered is to be cleared */
@@ -93,7 +93,7 @@ typedef struct HsFisherSample {
 typedef struct HsFisherSource {
     void *user;
     HsStatus (*next)(void *user, HsFisherSample *sample);
-    /* Of a source whose samples come in parts: called at the end of each.  The strategy's tensors of sums (fisher_sums)
+    /* Of a source with samples in parts: called at the end of each part.  The strategy's tensors of sums (fisher_sums)
      * and `numbers` hold what the part's samples add up to; they are 0 afterwards, and after the last part the sums of
      * all parts, those of other processes included.  NULL: there are no parts. */
     HsStatus (*sum_part)(void *user, double *numbers, int count);
@@ -148,21 +148,21 @@ typedef struct HsStrategy {
     bool does_nothing;   /* a run says nothing of it */
     const char *section; /* of its settings; written by the user, it implies the strategy */
     bool mixes_tasks;    /* all tasks are trained at once */
-    const char *needs_boundaries; /* what it has to be told by the beginning of a task; NULL: nothing */
+    const char *needs_boundaries; /* what it does that requires known boundaries of tasks; NULL: nothing */
     /* at the beginning of each later task adapters become part of the model and are drawn anew */
     bool new_adapters;
     bool writes_rehearsal; /* the model fills the reservoir before each later task; new sequences do not enter it */
     /* after_task takes gradients from a source, as section ewc's estimator and fisher_samples say; NULL: never */
     bool (*needs_fisher)(const HsContinualConfig *config);
     const char *host_work;    /* what it does on the host within a step, which cannot be recorded then */
-    const char *beside_step;  /* what it does on the device beside a recorded step */
+    const char *beside_step;  /* what it does on the device outside a recorded step */
     const char *strength_key; /* of its penalty, */
-    const char *proximal_key; /* and what makes that a step of its own */
+    const char *proximal_key; /* and what makes that a separate step */
 
     /* From the settings alone: */
     void (*describe)(const HsContinualConfig *config); /* log lines at a run's start: how strong it acts */
     int (*tensors_per_parameter)(const HsContinualConfig *config);
-    size_t (*further_bytes)(const HsContinualConfig *config, const HsSpan *spans, int count); /* beside those */
+    size_t (*further_bytes)(const HsContinualConfig *config, const HsSpan *spans, int count); /* added to those */
     HsReplayChoice replay_choice;                                             /* where tasks are known; else any */
     void (*plan_replay)(const HsContinualConfig *config, HsReplayPlan *plan); /* changes what it wants otherwise */
     void (*plan_distillation)(const HsContinualConfig *config, HsDistillation *plan); /* the same */
@@ -190,7 +190,7 @@ typedef struct HsStrategy {
     /* The tensors in which after_task gathers squares and factors; returns how many, at most HS_FISHER_SUMS a span;
      * NULL: it gathers numbers alone. */
     int (*fisher_sums)(const HsContinual *continual, const void *state, HsTensor *tensors);
-    /* Around the measurement: room for sums over spans whose states other processes keep; NULL: none is needed. */
+    /* Around the measurement: room for sums over spans with states that other processes keep; NULL: none is needed. */
     HsStatus (*begin_fisher)(HsContinual *continual, void *state);
     void (*end_fisher)(HsContinual *continual, void *state);
     HsStatus (*visit)(HsContinual *continual, void *state, const HsStateVisitor *visitor);
@@ -226,10 +226,10 @@ const HsStrategy *hs_continual_whole_matrices(const HsContinualConfig *config);
 const HsStrategy *hs_continual_writes_rehearsal(const HsContinualConfig *config);
 const HsStrategy *hs_continual_new_adapters(const HsContinualConfig *config);
 const HsStrategy *hs_continual_host_work(const HsContinualConfig *config);
-const HsStrategy *hs_continual_beside_step(const HsContinualConfig *config);
+const HsStrategy *hs_continual_outside_step(const HsContinualConfig *config);
 const HsStrategy *hs_continual_penalizes(const HsContinualConfig *config);
 const HsStrategy *hs_continual_compares_logits(const HsContinualConfig *config);
-/* One with a state of its own: what it did at a finished task's end cannot be taken back. */
+/* One with its own state: what it did at a finished task's end cannot be taken back. */
 const HsStrategy *hs_continual_keeps_state(const HsContinualConfig *config);
 /* The strategies' lines at a run's start. */
 void hs_continual_describe(const HsContinualConfig *config);
@@ -271,7 +271,7 @@ HsStatus hs_continual_take_reference(HsContinual *continual, HsContext *context)
 /* Gradients are accumulated (and still scaled).  A-GEM: projects; a non-finite element among them is left, one of
  * the reference is put there, for the optimizer to find and skip the step. */
 HsStatus hs_continual_before_update(HsContinual *continual, HsContext *context);
-/* Before an optimizer step whose update reads the spans' epilogues anew (a recorded one does not): what MER
+/* Before an optimizer step that reads the spans' epilogues anew (a recorded one does not): what MER
  * interpolates where a group or a window closes becomes part of the update's own pass over memory.  The bits are the
  * same. */
 void hs_continual_fold(HsContinual *continual, const HsReplayStep *step);

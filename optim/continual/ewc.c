@@ -150,7 +150,7 @@ static bool has_squares(const HsSpan *span)
     return !hs_kronecker_serves(span);
 }
 
-/* Squares gather where the anchor is, of those spans alone whose curvature is diagonal. */
+/* Squares gather where the anchor is, of spans with diagonal curvature only. */
 static HsStatus list_squares(const HsContinual *continual, EwcState *ewc)
 {
     ewc->squares.tensors = calloc((size_t)continual->span_count + 1, sizeof *ewc->squares.tensors);
@@ -200,7 +200,7 @@ static HsStatus ewc_dry_run(HsContinual *continual, void *state, HsContext *dry)
     for (int i = 0; i < continual->span_count; i++) {
         const HsSpan *span = &continual->spans[i];
         const HsTensor wide = hs_span_wide(span);
-        HsTensor fresh = wide; /* merging wants memory of its own for it; a dry run touches none */
+        HsTensor fresh = wide; /* merging wants separate memory for it; a dry run touches none */
         fresh.data = span->gradient.data;
         const HsSquareAccumulateArgs square = { .grad = span->gradient, .accumulator = wide };
         const HsConsolidateArgs consolidate = { .fresh = fresh,
@@ -316,7 +316,7 @@ static HsStatus check_fisher(int task, double count, const HsTensorSetStats *sta
     if (!(count > 0) || !isfinite(count))
         return hs_fail(HS_ENUMERIC,
                        "ewc: after task %d (the first is 0) no token was counted for the Fisher information: raise "
-                       "ewc.fisher_samples, or look for a task whose targets are all ignored",
+                       "ewc.fisher_samples, or look for a task with all targets ignored",
                        task);
     /* The mean's factor is the largest of a whole Fisher's: where f32 holds it, it holds the others.  With factors the
      * matrices count too, once they are merged. */

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT
  *
  * Generative replay (LAMOL: Sun et al. 2020, section 3.2): no text of earlier tasks is kept.  When a later task begins,
- * the model writes gamma |T| sequences of its own, |T| the new task's, an equal share for each earlier task, and these
+ * the model itself writes gamma |T| sequences, |T| the new task's, an equal share for each earlier task, and these
  * are replayed while the task trains, as er replays what it kept.
  *
- * LAMOL's model is trained with a token that begins a task's text, and is asked by it.  Plain text has none: a sequence
+ * LAMOL's model is trained with a token that begins a task's text and prompts for it.  Plain text has none: a sequence
  * begins with a token drawn from how often each token began the earlier task's windows, counts that are taken when the
- * task ends (one number a token and task; no text follows from them), and the model goes on from there.
+ * task ends (one number a token and task; no text follows from them), and the model continues from there.
  *
  * A sequence's targets are draws from what the model said of it.  The model that wrote still knows what it said: it
  * teaches, as in LwF but on its own text (Hinton et al. 2015; Shin et al. 2017 replay what a solver of the past says of
@@ -37,7 +37,7 @@ static void generative_plan_distillation(const HsContinualConfig *config, HsDist
 
 const HsStrategy hs_strategy_generative = {
     .name = "generative",
-    .doc = "generative replay: before each later task the model writes its own rehearsal of the earlier ones, whose "
+    .doc = "generative replay: before each later task the model writes its own rehearsal of the earlier ones, as their "
            "text is not kept (LAMOL, Sun et al. 2020), and teaches on it",
     .role = HS_ROLE_REPLAYS,
     .section = "generative",

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Incremental LoRA, the control of Wang et al. 2023: each later task has an adapter of its own, the one before becomes
+ * Incremental LoRA, the control of Wang et al. 2023: each later task has its own adapter, the one before becomes
  * part of the model.  The training loop does both.
  */
 #include "optim/continual/internal.h"
@@ -17,5 +17,5 @@ const HsStrategy hs_strategy_inclora = {
     .role = HS_ROLE_ADAPTS,
     .whole_matrices = works_on_matrices,
     .new_adapters = true,
-    .needs_boundaries = "gives each task an adapter of its own",
+    .needs_boundaries = "gives each task its own adapter",
 };

@@ -26,7 +26,7 @@ struct HsContinual {
     HsDevice *device;
     HsSpan *spans; /* borrowed */
     int span_count;
-    HsSpanShare share; /* of which spans these are, and whose the others */
+    HsSpanShare share; /* all processes' spans, and which of them these are */
     struct {
         const HsStrategy *row;
         void *state; /* row->state_bytes */
@@ -51,7 +51,7 @@ HsStatus hs_tensor_set_create(HsContinual *continual, HsMemoryCategory category,
 /* The same for those spans alone that `has` says; NULL: all. */
 HsStatus hs_tensor_set_create_for(HsContinual *continual, HsMemoryCategory category, const char *what,
                                   bool (*has)(const HsSpan *span), HsTensorSet *set);
-/* The same over another list of spans, whose tensors the set then has: of those that are shared, all. */
+/* The same over another list of spans, and the set has their tensors: of those that are shared, all. */
 HsStatus hs_tensor_set_create_over(HsContinual *continual, const HsSpan *spans, int count, HsMemoryCategory category,
                                    const char *what, bool (*has)(const HsSpan *span), HsTensorSet *set);
 /* Bytes of one tensor as a set holds it. */
@@ -137,10 +137,10 @@ typedef struct HsPenalty {
     const HsPenaltyNames *names;
     HsProtection settings;  /* strength and kind of step; no tensors */
     bool automatic;         /* the strength is found when a task ends, and again when the next one begins */
-    bool proximal_descent;  /* spans whose rule bounds no step take the proximal one */
+    bool proximal_descent;  /* spans with a rule that bounds no step take the proximal one */
     HsKronecker *kronecker; /* matrices have this curvature, and no importance; NULL: theirs is diagonal too */
     HsTensorSet importance, anchor, path;
-    int64_t met;        /* tasks whose foreignness is in ... */
+    int64_t met;        /* tasks of which the foreignness is in ... */
     double foreignness; /* ... the geometric mean of theirs and of a typical one */
     double parameters;  /* how many are protected */
     double offset;      /* a constant that the value adds, without strength */
@@ -155,12 +155,12 @@ HsStatus hs_penalty_create(HsContinual *continual, HsPenalty *penalty, const HsP
  * alike, if these were the quadratics that stand for them.  What a strength that is right for typical tasks without
  * replay is in this run. */
 double hs_penalty_natural(const HsContinual *continual, const HsPenalty *penalty, double alone);
-/* An automatic strength is set, and told.  unit: what the importance has to be multiplied by for natural units, to be
+/* An automatic strength is set, and logged.  unit: what the importance has to be multiplied by for natural units, to be
  * divided by here.  Before hs_penalty_anchored. */
 void hs_penalty_choose(const HsContinual *continual, HsPenalty *penalty, double alone, double unit);
 /* The last step of every after_task: an anchor exists from now on.  task: for messages. */
 HsStatus hs_penalty_anchored(HsContinual *continual, HsPenalty *penalty, HsContext *context, int task);
-/* Functions of a row whose state begins with an HsPenalty. */
+/* Functions of a row with a state that begins with an HsPenalty. */
 void hs_penalty_destroy(HsContinual *continual, void *state);
 HsStatus hs_penalty_dry_run(HsContinual *continual, void *state, HsContext *dry);
 HsStatus hs_penalty_visit(HsContinual *continual, void *state, const HsStateVisitor *visitor);

@@ -8,7 +8,7 @@
  *   - the gradient is of this formula as it stands, 1/T of softmax's difference: alpha is their lambda_o (theirs is
  *     1), and the T^2 by which Hinton et al. (2015) multiply is not in it.
  *   - the teacher's dropout is off.  What is reported is H less the entropy of y', a constant: 0 where both agree.
- *   - rows that another strategy replays have targets of their own, and no teacher but that strategy's own.
+ *   - rows that another strategy replays have their own targets, and no teacher but that strategy's.
  * The paper trains new heads alone at first and has one for each task; a language model has one for all.
  */
 #include "optim/continual/internal.h"

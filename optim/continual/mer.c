@@ -35,12 +35,12 @@ enum { MER_SITE = 0x4d455200 };
  *   - a quadratic of curvature h is stable under gradient descent for lr h < 2, and rates in use stand within about
  *     one order of magnitude of it;
  *   - AdamW moves every weight by up to its rate in each step, however small the gradient: lr = 1e-3 and d = 0.01 would
- *     move every weight by 0.1 a step, five times the spread (0.02) that weights begin with.  Muon's steps have a size
- *     of their own too.
+ *     move every weight by 0.1 a step, five times the spread (0.02) that weights begin with.  Muon's steps have
+ *     their own size too.
  * So where even the largest stable rate, times d, is less than the rate that trains best, no learning rate makes up for
  * d.  Rates that train about equally well span a factor of 3 below the stable ones (on real text 2e-3 and 6e-3 end 0.05
  * nats apart): LEAST_DISPLACEMENT.  Smaller factors are raised to it.  What the learning rate was meant for is then
- * unknown, somewhere between lr (it was found with this d) and lr / d (it was found without): a trial tells
+ * unknown, somewhere between lr (it was found with this d) and lr / d (it was found without): a trial decides
  * (runtime/train/trial.c).
  * Above PLAIN_DISPLACEMENT a window learns as plain steps do: on real text 0.7 ends 0.01 nats from plain replay.
  * `true` is what there was before auto: lr / d, at most COMPENSATION_LIMIT times lr, and d as it is. */
@@ -270,7 +270,7 @@ static HsStatus mer_dry_run(HsContinual *continual, void *state, HsContext *dry)
     return hs_tensor_set_dry_interpolate(continual, dry);
 }
 
-/* A0; with one group it lives where W0 does. */
+/* A0; with one group it is stored where W0 is. */
 static HsTensorSet *window_snapshot(MerState *mer)
 {
     return has_two_snapshots(&mer->settings) ? &mer->window_start : &mer->group_start;

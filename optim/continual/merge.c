@@ -4,7 +4,7 @@
  * between the two,
  *     theta = theta_before + share (theta_after - theta_before)
  *
- * (Wortsman et al. 2022, "Robust fine-tuning of zero-shot models", WiSE-FT, whose alpha the share is.)  It needs no text
+ * (Wortsman et al. 2022, "Robust fine-tuning of zero-shot models", WiSE-FT: the share is its alpha.)  It needs no text
  * and no time, and one copy of the parameters.  A run that begins untrained has nothing to keep in its first task.
  *
  *   - an adapter that was drawn for the task: its change s B A is on that line where B alone is multiplied, and A stays.

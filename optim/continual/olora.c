@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * O-LoRA (Wang et al. 2023, "Orthogonal Subspace Learning for Language Model Continual Learning", eq. 7 and 8): each
- * later task has an adapter of its own, whose A is kept orthogonal to those of the tasks before, so that the task moves
+ * later task has its own adapter, and its A is kept orthogonal to those of the tasks before, so that the task moves
  * the model in directions that they did not use:
  *
  *     L = L_task + lambda sum over matrices and earlier tasks i  |A A_i^T|^2       (squares of all elements)
@@ -214,7 +214,7 @@ const HsStrategy hs_strategy_olora = {
     .whole_matrices = works_on_matrices,
     .section = "olora",
     .new_adapters = true,
-    .needs_boundaries = "gives each task an adapter of its own",
+    .needs_boundaries = "gives each task its own adapter",
     .strength_key = "olora.lambda",
     .further_bytes = olora_bytes,
     .state_bytes = sizeof(OloraState),

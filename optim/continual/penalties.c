@@ -2,7 +2,7 @@
  *
  * What l2, ewc and si share: the quadratic penalty
  *     (strength/2) sum over spans, elements  importance (p - anchor)^2        l2: importance 1
- * whose step is taken by the update rules (HsProtection in kernels/ops/ops.h).  Here its tensors are made and attached
+ * The update rules take its step (HsProtection in kernels/ops/ops.h).  Here its tensors are made and attached
  * to the spans, its value and the statistics of its importance are computed, and its state is saved.
  *
  * Invariant: a span's protection has an anchor exactly when `anchored` is 1 and the span is not excluded.  Before the
@@ -15,11 +15,11 @@
 #include "kernels/base/log.h"
 #include "optim/continual/internal.h"
 
-/* Beside replay the share of an automatic strength that is left.  Replayed sequences have the earlier tasks' loss itself
+/* With replay the share of an automatic strength that is left.  Replayed sequences have the earlier tasks' loss itself
  * in every batch; the quadratic, an approximation of it, mostly takes from what the new task can learn. */
 static const double SHARE_BESIDE_REPLAY = 0.0415;
 /* The quadratic is true near its anchor: the further a new task moves the parameters, the more the earlier tasks' true
- * losses grow beyond it.  More foreign tasks move them further, and so does a larger model, whose steps are as large in
+ * losses grow beyond it.  More foreign tasks move them further, and so does a larger model, with steps as large in
  * each of more parameters.  The exponents are those that follow the best of grids of strengths (bench/strength.sh) on real
  * text and made languages; the strengths alone are right for typical tasks and a typical model. */
 static const double TYPICAL_FOREIGNNESS = 3.0, TYPICAL_PARAMETERS = 0.2e6;
@@ -169,7 +169,7 @@ static void share_out(const HsContinual *continual, HsImportance *importance, do
     }
 }
 
-/* The statistics of the importance as it stands; none for l2, whose importance is 1 everywhere. */
+/* The statistics of the importance as it stands; none for l2: its importance is 1 everywhere. */
 static HsStatus update_stats(HsContinual *continual, HsPenalty *penalty, HsContext *context)
 {
     HsImportance *importance = &penalty->stats;
@@ -180,7 +180,7 @@ static HsStatus update_stats(HsContinual *continual, HsPenalty *penalty, HsConte
     HS_TRY(hs_tensor_set_measure(continual, context, &penalty->importance, &stats));
     const int all = continual->share.all_count;
     const double *maximum = continual->host_values, *sum = maximum + all;
-    for (int i = 0, end; i < all; i = end) { /* parts of one parameter are one tensor to whoever reads this */
+    for (int i = 0, end; i < all; i = end) { /* parts of one parameter are one tensor to readers of this */
         const HsSpan *span = &continual->share.all[i];
         double largest = 0, total = 0, elements = 0;
         for (end = i; end < all && continual->share.all[end].parameter == span->parameter; end++) {

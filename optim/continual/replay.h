@@ -39,8 +39,8 @@ typedef struct HsReplayPlan {
     int64_t group_steps;       /* K */
     int64_t groups;            /* s */
     bool replay_first;         /* algorithms 6 and 7 */
-    double current_rate_scale; /* algorithm 7: the rate of a step whose sequences are all current; 1 otherwise */
-    int64_t reference_rows;    /* drawn beside the batch, from earlier tasks only */
+    double current_rate_scale; /* algorithm 7: the rate of a step with current sequences only; 1 otherwise */
+    int64_t reference_rows;    /* drawn in addition to the batch, from earlier tasks only */
 } HsReplayPlan;
 
 typedef struct HsReplayStep {

@@ -117,7 +117,7 @@ HsStatus hs_reservoir_keep_logits(HsReservoir *reservoir, int64_t kept, int64_t 
     if (!value) {
         free(index);
         return hs_fail(HS_ENOMEM,
-                       "%lld logits beside each token of %lld sequences need %.0f MiB of host memory: lower der.top_k "
+                       "%lld logits for each token of %lld sequences need %.0f MiB of host memory: lower der.top_k "
                        "or replay.buffer_size",
                        (long long)kept, (long long)reservoir->capacity, (double)bytes / 0x1p20);
     }

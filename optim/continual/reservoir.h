@@ -46,7 +46,7 @@ void hs_reservoir_count_all(HsReservoir *reservoir);
 size_t hs_reservoir_mark_bytes(int64_t capacity, int64_t sequence_length);
 HsStatus hs_reservoir_keep_marks(HsReservoir *reservoir);
 
-/* Host bytes of K logits a token, whose indices are below `vocabulary`; and their memory, after init.
+/* Host bytes of K logits a token, with indices below `vocabulary`; and their memory, after init.
  * errors: HS_ENOMEM naming der.top_k */
 size_t hs_reservoir_logit_bytes(int64_t capacity, int64_t sequence_length, int64_t vocabulary, int64_t kept);
 HsStatus hs_reservoir_keep_logits(HsReservoir *reservoir, int64_t kept, int64_t vocabulary);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * A run's strategies: made, told where training stands, saved.  Each call goes to every active row that has an answer.
+ * A run's strategies: made, informed of the progress, saved.  Each call goes to every active row that has an answer.
  *
  * Rows that replay come first, then merge: at a task's end MER closes its open group, merge goes back a part of the way,
  * and only then is the place where the task ended known, which a penalty anchors.

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Adapters in PEFT's format: adapter_model.safetensors beside adapter_config.json (runtime/config/peft.h).
+ * Adapters in PEFT's format: adapter_model.safetensors next to adapter_config.json (runtime/config/peft.h).
  */
 #ifndef HS_RUNTIME_CHECKPOINT_ADAPTER_FILE_H
 #define HS_RUNTIME_CHECKPOINT_ADAPTER_FILE_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * Saving.  At every instant of a save `latest` names a whole folder, because each step is undone by nothing worse than
- * a leftover whose name starts with ".tmp-":
+ * a leftover with a name that starts with ".tmp-":
  *
  *     .tmp-step-N/ written, each file fsynced, checksums.json last, folder fsynced
  *     -> rename to step-N, parent fsynced             step-N is whole, latest still names the one before
@@ -305,7 +305,7 @@ HsStatus hs_checkpoint_save(const char *out_dir, const HsCheckpointContent *cont
 
     status = write_content(folder, content);
     if (status != HS_OK) {
-        /* Give the space back at once: the disk may be full.  The first error is the one to tell. */
+        /* Give the space back at once: the disk may be full.  The first error is the one to report. */
         char message[1024];
         snprintf(message, sizeof message, "%s", hs_error_message());
         (void)hs_storage_remove(folder);
@@ -313,8 +313,8 @@ HsStatus hs_checkpoint_save(const char *out_dir, const HsCheckpointContent *cont
                          content->step, message);
         goto done;
     }
-    /* Before `latest` names it, so that a run that dies in between goes on from an earlier checkpoint and comes here
-     * again.  A folder that is only replaced is named by `latest` already, perhaps: then before that. */
+    /* Before `latest` names it, so that a run that dies in between continues from an earlier checkpoint and comes
+     * here again.  A folder that is only replaced is named by `latest` already, perhaps: then before that. */
     bool again;
     HS_TRY_GOTO(status, hs_storage_has(parent, name, &again), done);
     if (again)

@@ -34,7 +34,7 @@ typedef struct HsCheckpointContent {
      * checkpoint afterwards. */
     HsStatus (*write_extra)(void *user, const char *folder);
     void *user;
-    const char *const *names; /* files beside `latest` that name it too: HS_CHECKPOINT_BEST, and what begins so */
+    const char *const *names; /* files next to `latest` that name it too: HS_CHECKPOINT_BEST, and what begins so */
     int name_count;
 } HsCheckpointContent;
 
@@ -85,7 +85,7 @@ HsStatus hs_checkpoint_hash(const char *folder, uint64_t *hash);
 HsStatus hs_checkpoint_restore(const char *file_name, const HsSafetensors *file, const HsNamedTensor *destinations,
                                int count);
 /* The same of one tensor, whatever its name in the file.  A quantized destination takes floats, which are quantized, and
- * one in floats takes a quantized matrix, whose companions are looked for in `files`. */
+ * one in floats takes a quantized matrix, with its companions from `files`. */
 HsStatus hs_checkpoint_restore_tensor(const HsTensorSource *files, const char *file_name, const HsNamedTensor *source,
                                       const HsNamedTensor *destination);
 

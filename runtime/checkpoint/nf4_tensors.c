@@ -37,7 +37,7 @@ bool hs_nf4_is_companion(const char *name, const char *matrix)
     return false;
 }
 
-/* The bytes of a tensor that has to be there with so many elements. */
+/* The bytes of a tensor that has to be there with `count` elements. */
 static HsStatus need(const HsTensorSource *source, const char *name, const char *suffix, HsDtype dtype, int64_t count,
                      const void **data)
 {

@@ -21,10 +21,10 @@ typedef struct HsTensorSource {
 
 /* Whether the tensor `name` of the files is the codes of such a matrix. */
 bool hs_nf4_is_stored(const HsTensorSource *source, const char *name);
-/* Whether `name` is one of the tensors that stand beside the codes of `matrix`. */
+/* Whether `name` is one of the tensors that belong to the codes of `matrix`. */
 bool hs_nf4_is_companion(const char *name, const char *matrix);
 
-/* A view of the matrix [rows, columns]; its scales are memory of their own, which the caller frees.  *dtype: the format
+/* A view of the matrix [rows, columns]; its scales are separate memory, which the caller frees.  *dtype: the format
  * that it was quantized from, and is decoded to where nothing else says.
  * errors: HS_EFORMAT, HS_ESHAPE naming file, tensor and what is supported; HS_ENOMEM */
 HsStatus hs_nf4_open(const HsTensorSource *source, const char *name, int64_t rows, int64_t columns, HsQuantized *view,

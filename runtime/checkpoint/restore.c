@@ -74,7 +74,7 @@ static HsStatus check_finite(const char *file_name, const char *name, const HsTe
     return HS_OK;
 }
 
-/* A matrix whose transpose is in the file goes by rows of its own, each a column there. */
+/* A matrix that is transposed in the file is copied by rows, each a column there. */
 static HsStatus copy_elements(const char *file_name, const HsNamedTensor *source, HsTensor *to, bool transposed)
 {
     double values[CHUNK];

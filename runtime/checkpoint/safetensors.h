@@ -20,7 +20,7 @@ int64_t hs_tensor_share_of(const HsTensorShare *share, int64_t count, int rank, 
 typedef struct HsNamedTensor {
     char name[96];
     HsTensor tensor;    /* data NULL: zeros, to be written */
-    HsContext *context; /* whose device holds the data; NULL: host memory */
+    HsContext *context; /* of the device that holds the data; NULL: host memory */
     bool transposed;    /* the file holds this matrix's transpose */
     bool converted;     /* the file holds it as `stored`, rounded to nearest even */
     HsDtype stored;

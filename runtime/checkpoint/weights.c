@@ -53,7 +53,7 @@ HsStatus hs_weights_list(const HsModel *model, const HsSpan *spans, int span_cou
         return hs_fail(HS_ENOMEM, "no memory to list the tensors of %d parameters", model->param_count);
     for (int i = 0, span = 0; i < model->param_count; i++) {
         if (naming == HS_NAMING_PUBLISHED && model->params[i].role == HS_PARAM_ADAPTER)
-            continue; /* they have files of their own */
+            continue; /* they have separate files */
         if (naming == HS_NAMING_ADAPTED && model->params[i].beside_adapters)
             continue;
         while (span < span_count && spans[span].parameter < i)
@@ -117,7 +117,7 @@ bool hs_weights_have_adapters(const HsSafetensors *file)
     return false;
 }
 
-/* Adapters of a model whose file has none keep what they were drawn with. */
+/* Where the file has no adapters, the model's keep what they were drawn with. */
 static void drop_adapters(HsWeights *weights)
 {
     int kept = 0;

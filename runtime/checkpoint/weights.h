@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * A model's parameters under the names that files have for them.  Matrices that are stacked in memory (q|k|v, gate|up)
- * are rows of one tensor here and tensors of their own there, as the field's readers expect.
+ * are rows of one tensor here and separate tensors there, as the field's readers expect.
  */
 #ifndef HS_RUNTIME_CHECKPOINT_WEIGHTS_H
 #define HS_RUNTIME_CHECKPOINT_WEIGHTS_H
@@ -17,7 +17,7 @@
 typedef enum HsNaming {
     HS_NAMING_OWN,       /* our checkpoints': parts by name, matrices [out, in] */
     HS_NAMING_PUBLISHED, /* Hugging Face's: parts by name, and GPT-2's matrices [in, out]; adapters have other files */
-    HS_NAMING_ADAPTED,   /* PEFT's: what is trained beside a frozen model, the same behind its prefix */
+    HS_NAMING_ADAPTED,   /* PEFT's: what is trained on top of a frozen model, the same behind its prefix */
 } HsNaming;
 
 typedef struct HsWeights {
@@ -36,8 +36,8 @@ void hs_weights_deinit(HsWeights *weights);
 
 bool hs_weights_have_adapters(const HsSafetensors *file);
 
-/* The parameters of a checkpoint's file `file_name`, under our names; packed copies are left as they are, and adapters of
- * a model whose file has none.  errors: as hs_checkpoint_restore's */
+/* The parameters of a checkpoint's file `file_name`, under our names; packed copies are left as they are, and so are
+ * adapters where the file has none.  errors: as hs_checkpoint_restore's */
 HsStatus hs_weights_restore(const char *file_name, const HsSafetensors *file, const HsModel *model, const HsSpan *spans,
                             int span_count, HsContext *context);
 

@@ -10,7 +10,7 @@
 
 typedef struct HsChoiceScores {
     int64_t questions;
-    double right;          /* share whose right ending has the largest log-likelihood, */
+    double right;          /* share in which the right ending has the largest log-likelihood, */
     double right_by_token; /* ... the largest a token of the ending, */
     double right_by_byte;  /* ... the largest a byte of it */
     double chance;         /* what guessing would have */

@@ -16,7 +16,7 @@
 /* name, usage, what it does */
 #define HS_COMMANDS(X)                                                                                               \
     X(train, "--config FILE [section.key=value ...]",                                                                \
-      "train; goes on from the run's latest checkpoint if there is one")                                             \
+      "train; continues from the run's latest checkpoint if there is one")                                           \
     X(plan, "--config FILE [--layers] [--fit] [--table] [--device-memory 12GiB]",                                    \
       "memory and time of a run, before anything is allocated; what would fit instead")                              \
     X(compare, "--config FILE [--strategies none,ewc,er+ewc] [--grid learning_rate=1e-3,3e-4] [--seeds 3]",          \

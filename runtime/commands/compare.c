@@ -31,7 +31,7 @@ static const struct argp_option options[] = {
       0 },
     { "grid", 'g', "KEY=LIST", 0,
       "search: every combination of the comma separated values; may be given several times, for several keys", 0 },
-    { "eta", OPTION_ETA, "N", 0, "--grid: one in N combinations goes on to runs N times as long; default: 3", 0 },
+    { "eta", OPTION_ETA, "N", 0, "--grid: one in N combinations continues with runs N times as long; default: 3", 0 },
     { "rungs", OPTION_RUNGS, "N", 0,
       "--grid: lengths of runs, the last one full; default: what leaves one combination, at most 3, and no runs of "
       "less "
@@ -149,7 +149,7 @@ const struct argp hs_argp_compare = {
     "the best values of keys: every combination, short runs first and the promising ones longer (successive halving), "
     "judged by the validation loss, of several tasks by the mean over all at the end (retained loss). With --front, "
     "draw "
-    "learned against forgotten over strategies and strengths. Run it again to go on where it stopped.",
+    "learned against forgotten over strategies and strengths. Run it again to continue where it stopped.",
     NULL,
     NULL,
     NULL

@@ -69,7 +69,7 @@ static int list_modules(const HsModel *model, Module *modules)
     return count;
 }
 
-/* Are all modules adapted whose last part, or last two, are `end`? */
+/* Are all modules adapted that have `end` as their last part, or last two? */
 static bool serves(const Module *modules, int count, const char *end, const char *(*of)(const char *))
 {
     bool all = true;
@@ -114,8 +114,8 @@ static int list_tensors(const HsModel *model, Tensor *tensors)
     return count;
 }
 
-/* Are all tensors saved that PEFT would take by this name?  It takes every module whose name ends so, also in the middle
- * of a part: norm is input_layernorm, too. */
+/* Are all tensors saved that PEFT would take by this name?  It takes every module with a name that ends so, also in
+ * the middle of a part: norm is input_layernorm, too. */
 static bool saves(const Tensor *tensors, int count, const char *end)
 {
     const size_t tail = strlen(end);

@@ -152,7 +152,7 @@ static HsStatus make_rope_factors(const HsExportSource *source, HsGgufTensor *te
     return HS_OK;
 }
 
-/* Formats: vectors f32; a matrix whose rows are no whole blocks f16. */
+/* Formats: vectors f32; a matrix with rows that are no whole blocks f16. */
 static HsGgufType type_of(const HsTensor *source, HsGgufType wanted, int *narrow)
 {
     if (source->rank == 1)

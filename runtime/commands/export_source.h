@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * What an export is made from: a checkpoint of ours or a Hugging Face folder, its files mapped and its model's table
- * without memory of its own.
+ * without separate memory.
  */
 #ifndef HS_RUNTIME_COMMANDS_EXPORT_SOURCE_H
 #define HS_RUNTIME_COMMANDS_EXPORT_SOURCE_H
@@ -31,7 +31,7 @@ void hs_export_source_deinit(HsExportSource *source);
  * them, which is the same function.  The caller frees *items.  errors: HS_EFORMAT, HS_ESHAPE naming file and tensor */
 HsStatus hs_export_source_tensors(const HsExportSource *source, HsNamedTensor **items, int *count);
 
-/* The same under PEFT's names, of what is trained beside a frozen model. */
+/* The same under PEFT's names, of what is trained next to a frozen model. */
 HsStatus hs_export_source_adapters(const HsExportSource *source, HsNamedTensor **items, int *count);
 
 /* Size of the MLP's hidden layer. */

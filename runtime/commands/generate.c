@@ -10,7 +10,7 @@
  *      "samples": [{"seed": 1337, "text": "...", "tokens": [12, 7]}]}       text and tokens without the prompt
  *
  * With --chat the prompt is what a user says, and samples are answers to it; without one, each line of the standard
- * input is, and the conversation goes on.
+ * input is, and the conversation continues.
  */
 #include <argp.h>
 #include <math.h>
@@ -54,7 +54,7 @@ static const struct argp_option options[] = {
       0 },
     { "system", OPTION_SYSTEM, "TEXT", 0, "with --chat: the system message", 0 },
     { "tokens", 'n', "N", 0, "how many tokens to add (200)", 0 },
-    { "samples", OPTION_SAMPLES, "N", 0, "how many continuations, each of a seed of its own (1)", 0 },
+    { "samples", OPTION_SAMPLES, "N", 0, "how many continuations, each with its own seed (1)", 0 },
     { "temperature", 't', "X", 0, "0: always the likeliest token (0.8)", 0 },
     { "top-k", 'k', "K", 0, "draw from the K likeliest only; 0: all (0)", 0 },
     { "top-p", 'q', "P", 0, "draw from the likeliest tokens that make up P (1.0)", 0 },

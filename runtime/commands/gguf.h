@@ -41,7 +41,7 @@ void hs_gguf_add_texts(HsGguf *file, const char *key, const char *const *texts, 
 void hs_gguf_add_i32s(HsGguf *file, const char *key, const int32_t *values, uint64_t count);
 void hs_gguf_add_f32s(HsGguf *file, const char *key, const float *values, uint64_t count);
 
-/* Writes beside `path` and renames.  errors: HS_EIO, HS_ENOMEM, HS_EINVAL for a value that the type cannot hold */
+/* Writes next to `path` and renames.  errors: HS_EIO, HS_ENOMEM, HS_EINVAL for a value that the type cannot hold */
 HsStatus hs_gguf_write(const HsGguf *file, const HsGgufTensor *tensors, int count, const char *path);
 void hs_gguf_deinit(HsGguf *file);
 

@@ -119,7 +119,7 @@ static void open_standard_streams(void)
 int main(int argc, char **argv)
 {
     open_standard_streams();
-    signal(SIGXFSZ, SIG_IGN); /* a file that may not grow any more is an error of write, told as such */
+    signal(SIGXFSZ, SIG_IGN); /* a file that may not grow any more is a write error, reported as such */
     shorten_spinning(argv);
     argp_err_exit_status = 2;
     HsStatus status = run(argc, argv);

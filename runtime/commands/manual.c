@@ -104,7 +104,7 @@ static const struct {
     { "OUT_DIR/report.html", "the same as a page" },
     { "OUT_DIR/checkpoints", "checkpoints, a folder each; latest and best name one" },
     { "libhalfstep-cuda.so, libhalfstep-emu.so",
-      "kernels for device: cuda and device: emu, beside the program or in ../lib/halfstep" },
+      "kernels for device: cuda and device: emu, next to the program or in ../lib/halfstep" },
 };
 
 HsStatus hs_manual_write(FILE *out)
@@ -119,15 +119,15 @@ HsStatus hs_manual_write(FILE *out)
         text(hs_commands[i].usage, out);
         fputc('\n', out);
     }
-    fputs(
-        ".fi\n.SH DESCRIPTION\n"
-        "Without a command the trainer trains: it reads the YAML file of \\fB\\-\\-config\\fR, and words of the form "
-        "\\fIsection.key=value\\fR change its keys. A run that was interrupted goes on when the same command is given "
-        "again.\n.PP\n"
-        "\\fBtrainer\\fR \\fICOMMAND\\fR \\fB\\-\\-help\\fR lists a command's options, \\fBtrainer \\-\\-help\\fR "
-        "commands and keys, \\fBtrainer \\-\\-version\\fR the version.\n"
-        ".SH COMMANDS\n",
-        out);
+    fputs(".fi\n.SH DESCRIPTION\n"
+          "Without a command the trainer trains: it reads the YAML file of \\fB\\-\\-config\\fR, and words of the form "
+          "\\fIsection.key=value\\fR change its keys. A run that was interrupted continues when the same command is "
+          "given "
+          "again.\n.PP\n"
+          "\\fBtrainer\\fR \\fICOMMAND\\fR \\fB\\-\\-help\\fR lists a command's options, \\fBtrainer \\-\\-help\\fR "
+          "commands and keys, \\fBtrainer \\-\\-version\\fR the version.\n"
+          ".SH COMMANDS\n",
+          out);
     for (int i = 0; i < hs_command_count; i++)
         command_section(&hs_commands[i], out);
     fputs(".SH EXIT STATUS\n", out);

@@ -68,10 +68,10 @@ static void check_options(struct argp_state *state, HsPlannerOptions *asked)
                    : asked->layers ? "layers"
                                    : "fit");
     if (asked->scaling && (!asked->card || asked->ladder || asked->table || asked->layers || asked->fit))
-        argp_error(state, asked->card ? "--scaling is a table of its own: ask for one at a time"
+        argp_error(state, asked->card ? "--scaling is a separate table: ask for one at a time"
                                       : "--scaling needs a card: add --card NAME");
     if (asked->step && (!asked->card || asked->scaling || asked->ladder || asked->table || asked->layers || asked->fit))
-        argp_error(state, asked->card ? "--step and --launches are tables of their own: ask for one at a time"
+        argp_error(state, asked->card ? "--step and --launches are separate tables: ask for one at a time"
                                       : "--step and --launches need a card: add --card NAME");
     if (asked->json && !asked->ladder)
         argp_error(state, "--json is the ladder's: add --ladder");

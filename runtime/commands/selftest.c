@@ -53,7 +53,7 @@ static const struct argp_option options[] = {
       "of --op matmul: each product by the first of these kernels that can serve it (wgmma-256x256, mma-128x128, ...; "
       "a wrong name lists them); cuda, emu",
       0 },
-    { "slices", OPTION_SLICES, "N", 0, "of --op matmul: k in so many slices where it is long enough; cuda, emu", 0 },
+    { "slices", OPTION_SLICES, "N", 0, "of --op matmul: k in N slices where it is long enough; cuda, emu", 0 },
     { "no-speed", OPTION_NO_SPEED, NULL, 0, "check errors only; so it is on emu", 0 },
     { "tune", OPTION_TUNE, "FILE", 0,
       "measure which kernel suits each matrix product of training on this GPU, and write the table FILE for "

@@ -81,7 +81,7 @@ static const struct argp_option options[] = {
 static const unsigned taken_by[] = { TRAIN, TRAIN | ENCODE, USE,    USE,    USE,  READ, READ, READ, READ,
                                      TRAIN, ENCODE | COUNT, ENCODE, DECODE, COUNT };
 enum { OPTION_COUNT = sizeof taken_by / sizeof *taken_by };
-_Static_assert(sizeof options / sizeof *options == OPTION_COUNT + 1, "each option says who takes it");
+_Static_assert(sizeof options / sizeof *options == OPTION_COUNT + 1, "each option says which action takes it");
 
 static error_t parse(int key, char *argument, struct argp_state *state)
 {
@@ -160,7 +160,7 @@ static HsStatus load_config(const Arguments *arguments, char **words, int *count
     return hs_config_load(config, arguments->config_path, overrides.count, overrides.items);
 }
 
-/* The first task with the options' fields in place of its own; borrows from both. */
+/* The first task with its fields replaced by the options'; borrows from both. */
 static HsTaskConfig task_of(const Arguments *arguments, const HsConfig *config)
 {
     HsTaskConfig task = config->tasks[0];
@@ -206,7 +206,7 @@ static HsStatus open_tokenizer(const Arguments *arguments, const HsConfig *confi
     return HS_OK;
 }
 
-/* The name that tells training to read tokens. */
+/* The name by which training knows a file of tokens. */
 static HsStatus check_output(const char *path)
 {
     const HsSourceKind *kind;
@@ -314,7 +314,7 @@ static HsStatus find_action(const char *word, unsigned *action)
                    "say `trainer tokenizer train`, `encode`, `decode` or `count` (--help lists the options)");
 }
 
-/* No option is passed over without a word. */
+/* No option is silently ignored. */
 static HsStatus check_options(const Arguments *arguments, unsigned action)
 {
     for (int i = 0; i < OPTION_COUNT; i++)

@@ -33,7 +33,7 @@ static const struct argp_option options[] = {
       0 },
     { "processes", OPTION_PROCESSES, "N", 0, "start N processes on this host, which train one model together", 0 },
     { "restart", OPTION_RESTART, "K", 0,
-      "start all processes again after a failure, up to K times; they go on from the latest checkpoint", 0 },
+      "start all processes again after a failure, up to K times; they continue from the latest checkpoint", 0 },
     { 0 },
 };
 

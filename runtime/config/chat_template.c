@@ -147,10 +147,10 @@ HsStatus hs_chat_template_explain(const char *place, const char *tokenizer_path)
     if (tokenizer_path[0] != '\0')
         status = find(tokenizer_path, &found);
     if (status != HS_OK)
-        return hs_error_prefix(status, "%s: a conversation, whose template is to be found", place);
+        return hs_error_prefix(status, "%s: a conversation needs its template", place);
     if (!found.path)
         return hs_fail(HS_ECONFIG,
-                       "%s: a conversation, and no chat template is beside the tokenizer: name one as "
+                       "%s: a conversation, and no chat template is next to the tokenizer: name one as "
                        "tokenizer.chat_template: " NAMES,
                        place);
     if (found.why)

@@ -13,11 +13,11 @@
 
 #define HS_CHAT_TEMPLATE_AUTO "auto"
 
-/* The name of the template beside the tokenizer, or auto where there is none, or none that is known. */
+/* The name of the template next to the tokenizer, or auto where there is none, or none that is known. */
 const char *hs_chat_template_beside(const char *tokenizer_path);
 /* The name of the template that a program is; NULL: not one that is known. */
 const char *hs_chat_template_known(const char *program);
-/* What the template beside a tokenizer is, as an error that names the key to set.  place: where a conversation is. */
+/* What the template next to a tokenizer is, as an error that names the key to set.  place: where a conversation is. */
 HsStatus hs_chat_template_explain(const char *place, const char *tokenizer_path);
 /* tokenizer.chat_template where it is auto, from tokenizer.path's folder. */
 HsStatus hs_config_adopt_chat_template(HsConfig *config);

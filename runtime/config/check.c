@@ -152,7 +152,7 @@ static HsStatus check_evaluation(const HsConfig *config)
         if (wanted[i] && config->evaluation.every == 0)
             return hs_config_relation_fail(
                 config, keys[i], "evaluation.every",
-                "%s goes by evaluations during training, and evaluation.every is 0: set it, or remove "
+                "%s uses evaluations during training, but evaluation.every is 0: set it, or remove "
                 "%s",
                 keys[i], keys[i]);
     return HS_OK;

@@ -387,7 +387,7 @@ HsStatus hs_config_read_file(HsConfig *config, const char *path, int override_co
     HsStatus status = hs_open_file(path, &file);
     if (status != HS_OK)
         return status == HS_ENOMEM ? status : HS_ECONFIG;
-    /* One byte over the limit tells a file that is too long; parsing names it. */
+    /* One byte over the limit shows that a file is too long; parsing reports it. */
     char *text = malloc(CONFIG_MAX_BYTES + 1);
     size_t length = text ? fread(text, 1, CONFIG_MAX_BYTES + 1, file) : 0;
     if (!text)

@@ -104,7 +104,7 @@ HsStatus hs_config_text(const HsConfig *config, char **text);
  * an entry stands for itself only with all its keys. */
 HsStatus hs_config_print_keys(const HsConfig *config, const char *const *keys, FILE *stream);
 
-/* Whether a run may go on with another value of a key: the column `resume` of keys.h. */
+/* Whether a run may continue with another value of a key: the column `resume` of keys.h. */
 typedef enum HsKeyResume {
     HS_RESUME_FIXED = 1,
     HS_RESUME_LENGTH = 2,
@@ -113,7 +113,7 @@ typedef enum HsKeyResume {
     HS_RESUME_ANY = 15
 } HsKeyResume;
 
-/* The dotted keys whose values differ (the first eight, comma separated) -> buffer; returns how many differ.  Of the keys
+/* The dotted keys that differ (the first eight, comma separated) -> buffer; returns how many differ.  Of the keys
  * with one of `classes` (a sum of HsKeyResume), without those of `ignored`: a NULL-terminated list of dotted keys or
  * "section." prefixes that need not match, or NULL. */
 int hs_config_differences(const HsConfig *a, const HsConfig *b, unsigned classes, const char *const *ignored,

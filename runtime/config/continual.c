@@ -176,8 +176,8 @@ int64_t hs_config_micro_batch_most(const HsConfig *config)
     HsContinualConfig continual;
     if (parts <= 1 || hs_config_continual(config, &continual) != HS_OK)
         return config->training.batch_size;
-    const int64_t beside = hs_continual_replay_plan(&continual, rows).reference_rows;
-    return common_divisor(common_divisor(config->training.batch_size, rows / parts), beside / parts);
+    const int64_t references = hs_continual_replay_plan(&continual, rows).reference_rows;
+    return common_divisor(common_divisor(config->training.batch_size, rows / parts), references / parts);
 }
 
 int64_t hs_config_micro_batch(const HsConfig *config)

@@ -8,7 +8,7 @@
 #include "optim/continual/continual.h"
 #include "runtime/config/config.h"
 
-/* Settles continual.strategy: auto into the strategies whose sections the user wrote, or none. */
+/* Settles continual.strategy: auto into the strategies with sections that the user wrote, or none. */
 HsStatus hs_config_resolve_strategies(HsConfig *config);
 /* Strategy names are borrowed from `config`.  errors: HS_ECONFIG: more strategies than can be combined */
 HsStatus hs_config_continual(const HsConfig *config, HsContinualConfig *continual);

@@ -12,7 +12,7 @@
     X(HALFSTEP_CPU_ISA, "portable, avx2, avx512, avx512bf16, amx", "the best that the processor has",                  \
       "instruction set of the CPU's kernels")                                                                          \
     X(HALFSTEP_MULTIPROCESSORS, "1 to 4096", "the GPU's own",                                                          \
-      "lay work out as for a GPU of so many multiprocessors (cuda, emu); the device's description in the log says "    \
+      "lay work out as for a GPU of this many multiprocessors (cuda, emu); the device's description in the log says "  \
       "so. "                                                                                                           \
       "Sums are cut in other places, so the last bits change")                                                         \
     X(HALFSTEP_NCCL, "a path", "libnccl.so.2; its stand-in for device: emu",                                           \

@@ -2,7 +2,7 @@
  *
  * config.json of a Hugging Face folder, and the keys of our model section.  What a file does not say means what the
  * library that writes such files takes for it, which differs between model types.  What cannot be trained here as it is
- * there is refused with file, key and value: a model that is nearly the same would be wrong without a word.
+ * there is refused with file, key and value: a model that is nearly the same would be silently wrong.
  */
 #include <math.h>
 #include <string.h>

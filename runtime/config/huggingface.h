@@ -12,8 +12,8 @@
 typedef struct HsPublishedShape {
     int64_t vocabulary, mlp_width;
     const char *dtype; /* "float32", "bfloat16", "float16" */
-    /* The tokenizer cuts text as Qwen's do.  The library makes every tokenizer do so that stands beside model_type qwen2;
-     * with another one a model with biases of q, k and v is a Llama whose other bias is zero. */
+    /* The tokenizer cuts text as Qwen's do.  The library makes every tokenizer do so that is next to model_type qwen2;
+     * with another one a model with biases of q, k and v is a Llama with its other bias zero. */
     bool qwen_tokenizer;
 } HsPublishedShape;
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * What a family has of its own in config.json, read and written.
+ * A family's own part of config.json, read and written.
  */
 #include <string.h>
 

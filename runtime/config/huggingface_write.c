@@ -12,7 +12,7 @@ HsStatus hs_huggingface_config(const HsConfig *config, const HsPublishedShape *s
     const HsModelType *type = hs_model_type_of(config);
     if (!type)
         return hs_fail(HS_EUNSUPPORTED, "no model type of Hugging Face has both model.qkv_bias and model.qk_norm");
-    /* a Llama whose other bias is zero: HsPublishedShape */
+    /* a Llama with its other bias zero: HsPublishedShape */
     const bool as_llama = type->qkv_bias && !shape->qwen_tokenizer;
     if (as_llama)
         type = hs_model_type_find("llama");

@@ -11,7 +11,7 @@
  *   STRING char *           "" when unset; `choices` is "a|b|c" for an enumeration, NULL for free text
  *   REALS2 double[2]        a list of two numbers, each within the bounds; default as text "[a, b]"
  *   STRINGS HsStringList    a string or a list of strings; default as one string.  With `choices`, a+b is [a, b]
- * `resume` says whether a run may go on with another value than it was begun with:
+ * `resume` says whether a run may continue with another value than it was begun with:
  *   FIXED   no: it decides what has been computed
  *   LENGTH  yes: how far the run goes
  *   FUTURE  with resume: changed, as it decides only what is to come
@@ -30,47 +30,48 @@
 /* The unit of keys that name files and folders: a leading ~ is the home folder there (hs_path_expand). */
 #define HS_UNIT_PATH "path"
 
-#define HS_KEYS_TRAINING(X, S)                                                                                        \
-    X(S, STRING, FIXED, device, "auto", 0, 0, "auto|cpu|cuda|cuda:N|emu|ref", "",                                     \
-      "where to train; auto takes a GPU if there is one, else the CPU, and says why; cuda:1 is the second GPU; emu "  \
-      "runs the CUDA kernels on the CPU, for tests")                                                                  \
-    X(S, INT, FREE, threads, 0, 0, 1024, NULL, "threads",                                                             \
-      "CPU worker threads; 0: one per core, within the control groups' CPU quota. Results do not depend on it")       \
-    X(S, INT, FIXED, seed, 1337, 0, HS_NO_BOUND, NULL, "", "determines every random number of the run")               \
-    X(S, STRING, FREE, out_dir, "runs/default", 0, 0, NULL, HS_UNIT_PATH, "where the run's files go")                 \
-    X(S, STRING, FIXED, init_from, "", 0, 0, NULL, HS_UNIT_PATH,                                                      \
-      "weights to start from: a Hugging Face folder (GPT-2, Llama, Mistral, Qwen2, Qwen3), or a run's folder or a "   \
-      "checkpoint of Halfstep. Section model and the tokenizer follow from it")                                       \
-    X(S, STRING, FREE, resume, "auto", 0, 0, "auto|never|require|changed|held", "",                                   \
-      "auto: continue from out_dir's latest checkpoint if there is one; never: refuse to start if there is one; "     \
-      "require: refuse to start if there is none; changed: as auto, and learning_rate, weight_decay, schedule and "   \
-      "precision.mode may differ from the checkpoint's; held: once, from before an infinite schedule let the "        \
-      "learning "                                                                                                     \
-      "rate down (checkpoints/held), so that appended tasks go on as if they had been listed from the start")         \
-    X(S, INT, FIXED, batch_size, 8, 1, 1048576, NULL, "sequences",                                                    \
-      "sequences of a batch; an optimizer step trains on gradient_accumulation_steps batches, its effective batch")   \
-    X(S, INT, FIXED, gradient_accumulation_steps, 1, 1, 65536, NULL, "batches",                                       \
-      "batches whose gradients add up to one optimizer step; under strategy mer with mer.group_steps: 0 (but not in " \
-      "mode reptile) each batch is an optimizer step of its own instead, and this many of them are a group")          \
-    X(S, INT, FIXED, max_length, 256, 1, 1048576, NULL, "tokens", "sequence length T")                                \
-    X(S, BOOL, FIXED, use_amp, true, 0, 1, NULL, "",                                                                  \
-      "precision.mode auto picks bf16 where the hardware multiplies it, else fp16 where it multiplies that, else "    \
-      "fp32, which is faster there; false: fp32")                                                                     \
-    X(S, BOOL, FREE, use_gradient_checkpointing, false, 0, 1, NULL, "", "short for memory.recompute: block")          \
-    X(S, REAL, FREE, target_gpu_util, 0.8, 0.01, 1.0, NULL, "fraction",                                               \
-      "share of the device's memory that the memory plan may use")                                                    \
-    X(S, INT, FREE, checkpoint_freq, 200, 0, HS_NO_BOUND, NULL, "optimizer steps",                                    \
-      "save every so many steps; 0: only at the end")                                                                 \
-    X(S, INT, FREE, keep_checkpoints, 2, 1, 100000, NULL, "checkpoints", "how many of the latest to keep")            \
-    X(S, BOOL, FREE, keep_best, false, 0, 1, NULL, "",                                                                \
-      "also keep the checkpoint of the lowest validation loss, saved at the evaluation that found it; "               \
-      "checkpoints/best names it, and with several tasks best-1, best-2, ... name one for each")                      \
-    X(S, REAL, LENGTH, max_epochs, 1, 0, HS_NO_BOUND, NULL, "epochs",                                                 \
-      "passes over the training data; ignored when max_steps is set")                                                 \
-    X(S, INT, LENGTH, max_steps, 0, 0, HS_NO_BOUND, NULL, "optimizer steps",                                          \
-      "stop after so many applied steps; 0: by max_epochs")                                                           \
-    X(S, REAL, FUTURE, learning_rate, 3e-4, 0, 1000, NULL, "", "peak learning rate")                                  \
-    X(S, REAL, FUTURE, weight_decay, 0.1, 0, 1000, NULL, "",                                                          \
+#define HS_KEYS_TRAINING(X, S)                                                                                         \
+    X(S, STRING, FIXED, device, "auto", 0, 0, "auto|cpu|cuda|cuda:N|emu|ref", "",                                      \
+      "where to train; auto takes a GPU if there is one, else the CPU, and says why; cuda:1 is the second GPU; emu "   \
+      "runs the CUDA kernels on the CPU, for tests")                                                                   \
+    X(S, INT, FREE, threads, 0, 0, 1024, NULL, "threads",                                                              \
+      "CPU worker threads; 0: one per core, within the control groups' CPU quota. Results do not depend on it")        \
+    X(S, INT, FIXED, seed, 1337, 0, HS_NO_BOUND, NULL, "", "determines every random number of the run")                \
+    X(S, STRING, FREE, out_dir, "runs/default", 0, 0, NULL, HS_UNIT_PATH, "where the run's files go")                  \
+    X(S, STRING, FIXED, init_from, "", 0, 0, NULL, HS_UNIT_PATH,                                                       \
+      "weights to start from: a Hugging Face folder (GPT-2, Llama, Mistral, Qwen2, Qwen3), or a run's folder or a "    \
+      "checkpoint of Halfstep. Section model and the tokenizer follow from it")                                        \
+    X(S, STRING, FREE, resume, "auto", 0, 0, "auto|never|require|changed|held", "",                                    \
+      "auto: continue from out_dir's latest checkpoint if there is one; never: refuse to start if there is one; "      \
+      "require: refuse to start if there is none; changed: as auto, and learning_rate, weight_decay, schedule and "    \
+      "precision.mode may differ from the checkpoint's; held: once, from before an infinite schedule let the "         \
+      "learning "                                                                                                      \
+      "rate down (checkpoints/held), so that appended tasks continue as if they had been listed from the start")       \
+    X(S, INT, FIXED, batch_size, 8, 1, 1048576, NULL, "sequences",                                                     \
+      "sequences of a batch; an optimizer step trains on gradient_accumulation_steps batches, its effective batch")    \
+    X(S, INT, FIXED, gradient_accumulation_steps, 1, 1, 65536, NULL, "batches",                                        \
+      "batches with gradients that add up to one optimizer step; under strategy mer with mer.group_steps: 0 (but not " \
+      "in "                                                                                                            \
+      "mode reptile) each batch is a separate optimizer step instead, and this many of them are a group")              \
+    X(S, INT, FIXED, max_length, 256, 1, 1048576, NULL, "tokens", "sequence length T")                                 \
+    X(S, BOOL, FIXED, use_amp, true, 0, 1, NULL, "",                                                                   \
+      "precision.mode auto picks bf16 where the hardware multiplies it, else fp16 where it multiplies that, else "     \
+      "fp32, which is faster there; false: fp32")                                                                      \
+    X(S, BOOL, FREE, use_gradient_checkpointing, false, 0, 1, NULL, "", "short for memory.recompute: block")           \
+    X(S, REAL, FREE, target_gpu_util, 0.8, 0.01, 1.0, NULL, "fraction",                                                \
+      "share of the device's memory that the memory plan may use")                                                     \
+    X(S, INT, FREE, checkpoint_freq, 200, 0, HS_NO_BOUND, NULL, "optimizer steps",                                     \
+      "steps between saves; 0: only at the end")                                                                       \
+    X(S, INT, FREE, keep_checkpoints, 2, 1, 100000, NULL, "checkpoints", "how many of the latest to keep")             \
+    X(S, BOOL, FREE, keep_best, false, 0, 1, NULL, "",                                                                 \
+      "also keep the checkpoint of the lowest validation loss, saved at the evaluation that found it; "                \
+      "checkpoints/best names it, and with several tasks best-1, best-2, ... name one for each")                       \
+    X(S, REAL, LENGTH, max_epochs, 1, 0, HS_NO_BOUND, NULL, "epochs",                                                  \
+      "passes over the training data; ignored when max_steps is set")                                                  \
+    X(S, INT, LENGTH, max_steps, 0, 0, HS_NO_BOUND, NULL, "optimizer steps",                                           \
+      "stop after this many applied steps; 0: by max_epochs")                                                          \
+    X(S, REAL, FUTURE, learning_rate, 3e-4, 0, 1000, NULL, "", "peak learning rate")                                   \
+    X(S, REAL, FUTURE, weight_decay, 0.1, 0, 1000, NULL, "",                                                           \
       "decoupled weight decay, on tensors of two dimensions only")
 
 #define HS_KEYS_MODEL(X, S)                                                                                          \
@@ -122,7 +123,7 @@
       "(<|endoftext|>, <|end_of_text|>, </s>, <eos>)")                                                       \
     X(S, STRING, FIXED, chat_template, "auto", 0, 0, "auto|chatml|qwen2|qwen2.5|llama3|llama3.1|alpaca", "", \
       "how conversations become text, in training and for generate --chat; auto: by the chat template "      \
-      "beside the tokenizer where that is one of these; llama3.1: with its fixed date, 26 Jul 2024")
+      "next to the tokenizer where that is one of these; llama3.1: with its fixed date, 26 Jul 2024")
 
 /* One entry of the list `tasks`. */
 #define HS_KEYS_TASK(X, S)                                                                                             \
@@ -141,7 +142,7 @@
       "JSONL, JSON, CSV, TSV: with completion_field: loss on the completion only")                                     \
     X(S, STRING, FIXED, completion_field, "completion", 0, 0, NULL, "", "JSONL, JSON, CSV, TSV: see prompt_field")     \
     X(S, BYTES, FIXED, synthetic_tokens, 1000000, 1000, HS_NO_BOUND, NULL, "bytes",                                    \
-      "how much text a synthetic source makes for training; a validation source of its own makes one tenth of that")   \
+      "how much text a synthetic source makes for training; a separate validation source makes one tenth of that")     \
     X(S, INT, FIXED, steps, 0, 0, HS_NO_BOUND, NULL, "optimizer steps", "length of this task; 0: by tokens or epochs") \
     X(S, INT, FIXED, tokens, 0, 0, HS_NO_BOUND, NULL, "tokens", "its length in new training tokens; 0: by epochs")     \
     X(S, REAL, FIXED, epochs, 0, 0, HS_NO_BOUND, NULL, "epochs",                                                       \
@@ -161,7 +162,7 @@
     X(S, STRING, FIXED, packing, "stream", 0, 0, "stream|documents|none", "",                                        \
       "stream: documents one behind the other, cut into windows of max_length; documents: whole documents, as many " \
       "as a row has room for; none attends to another, and positions start anew in each; none: each document in a "  \
-      "row of its own, and padding behind it; with both a longer document is cut at max_length, and the loss "       \
+      "separate row, and padding behind it; with both a longer document is cut at max_length, and the loss "         \
       "counts no padding")                                                                                           \
     X(S, INT, FREE, prefetch, 4, 1, 1024, NULL, "batches", "effective batches prepared ahead")                       \
     X(S, INT, FREE, workers, 1, 1, 64, NULL, "threads", "prefetching threads")                                       \
@@ -171,7 +172,7 @@
 #define HS_KEYS_PRECISION(X, S)                                                                                      \
     X(S, STRING, FUTURE, mode, "auto", 0, 0, "auto" HS_WORDS_AFTER(HS_PRECISION_MODES), "",                          \
       "auto follows use_amp; tf32 is fp32 with products on a GPU's tensor cores; fp8 is bf16 with the blocks' "      \
-      "products in codes below 16 bits (precision.fp8), whose numbers are the same on every device")                 \
+      "products in codes below 16 bits (precision.fp8), with numbers that are the same on every device")             \
     X(S, BOOL, FIXED, master_weights, true, 0, 1, NULL, "",                                                          \
       "keep FP32 masters of 16-bit weights; false: bf16 only, stochastic rounding")                                  \
     X(S, STRING, FIXED, gradients, "fp32", 0, 0, "fp32|compute", "",                                                 \
@@ -203,12 +204,13 @@
     X(S, STRING, FUTURE, format, "hybrid", 0, 0, "hybrid|e4m3", "",                                                   \
       "current, delayed: hybrid: gradients in E5M2, the rest in E4M3; e4m3: all in E4M3, as block and mxfp8 have it") \
     X(S, BOOL, FUTURE, power_of_two, false, 0, 1, NULL, "", "current: scales are powers of two")                      \
-    X(S, INT, FUTURE, history, 1024, 1, 65536, NULL, "optimizer steps", "delayed: whose largest magnitudes are kept") \
+    X(S, INT, FUTURE, history, 1024, 1, 65536, NULL, "optimizer steps",                                               \
+      "delayed: how many steps' largest magnitudes are kept")                                                         \
     X(S, STRING, FUTURE, amax, "max", 0, 0, "max|most_recent", "", "delayed: which of them a scale follows from")     \
     X(S, REAL, FUTURE, margin, 0, 0, 16, NULL, "powers of two",                                                       \
       "delayed: room above it: scales are divided by 2^margin")                                                       \
     X(S, STRINGS, FUTURE, keep, "auto", 0, 0, NULL, "",                                                               \
-      "linear layers whose products stay in 16 bits: first or last (all of that block), or patterns of the weights' " \
+      "linear layers that keep products in 16 bits: first or last (all of that block), or patterns of the weights' "  \
       "names such as *.mlp.*; auto: of nvfp4 the first 2 and last 8 of 62 blocks, or such a share, else none; none. " \
       "Embedding, norms, attention and head always do")
 
@@ -219,7 +221,7 @@
 
 #define HS_KEYS_ADAPTER(X, S)                                                                                        \
     X(S, STRING, FIXED, kind, "none", 0, 0, "none|lora", "",                                                         \
-      "lora: the model stays as it is, and beside its matrices low-rank changes are trained (Hu et al. 2021)")       \
+      "lora: the model stays as it is, and low-rank changes to its matrices are trained (Hu et al. 2021)")           \
     X(S, INT, FIXED, rank, 16, 1, 4096, NULL, "", "r: columns of A^T and B")                                         \
     X(S, REAL, FIXED, alpha, 32, 1e-6, 1e6, NULL, "", "the change is alpha/rank B A")                                \
     X(S, BOOL, FIXED, rank_stabilized, false, 0, 1, NULL, "", "alpha/sqrt(rank) instead (Kalajdzievski 2023)")       \
@@ -228,12 +230,12 @@
       "matrices that are adapted: attention, mlp, all-linear (of the blocks), names such as q_proj or c_attn, or "   \
       "patterns of whole names")                                                                                     \
     X(S, STRINGS, FIXED, also_train, "", 0, 0, NULL, "",                                                             \
-      "parameters that are trained whole beside them, by roles or patterns as in train.freeze")                      \
+      "parameters that are also trained, whole, by roles or patterns as in train.freeze")                            \
     X(S, STRING, FIXED, base, "unchanged", 0, 0, "unchanged|nf4", "",                                                \
       "how the blocks' frozen matrices are kept; nf4: in 4.13 bits an element, as bitsandbytes quantizes them with " \
       "blocks of 64 and double quantization, decoded inside each product (QLoRA, Dettmers et al. 2023)")             \
     X(S, STRING, FIXED, init_from, "", 0, 0, NULL, HS_UNIT_PATH,                                                     \
-      "a folder of PEFT's format whose adapters are gone on with")
+      "a folder of PEFT's format with adapters to train further")
 
 #define HS_KEYS_OPTIMIZER(X, S)                                                                                     \
     X(S, STRING, FIXED, kind, "adamw", 0, 0, HS_WORDS(HS_OPTIMIZERS), "",                                           \
@@ -244,7 +246,7 @@
       "of AdamW's, 0.2 sqrt(max(rows, columns)) times the orthogonal matrix, so that AdamW's learning rate serves") \
     X(S, STRING, FIXED, moments, "f32", 0, 0, "f32|bf16", "",                                                       \
       "format of AdamW's two moments; bf16: 4 bytes a parameter in place of 8, rounded stochastically; it serves "  \
-      "what adamw updates, beside adamw8bit, adamwfp8 and muon what those leave to it; SGD's and Muon's momentum "  \
+      "what adamw updates; with adamw8bit, adamwfp8 and muon, what those leave to it; SGD's and Muon's momentum "   \
       "stay f32")                                                                                                   \
     X(S, REALS2, FIXED, betas, "[0.9, 0.95]", 0, 0.9999999, NULL, "", "AdamW's decay rates of the two moments")     \
     X(S, REAL, FIXED, epsilon, 1e-8, 1e-30, 1, NULL, "", "AdamW: added after the bias correction")                  \
@@ -278,49 +280,50 @@
     X(S, REAL, FUTURE, min_learning_rate, 0, 0, 1000, NULL, "", "where the decay ends")               \
     X(S, REAL, FUTURE, wsd_decay_fraction, 0.2, 0, 1, NULL, "fraction", "wsd: the last part, in which the rate falls")
 
-#define HS_KEYS_MEMORY(X, S)                                                                                          \
-    X(S, STRING, FREE, recompute, "none", 0, 0, HS_WORDS(HS_RECOMPUTE_POLICIES), "",                                  \
-      "which activations backward computes again instead of keeping them")                                            \
-    X(S, INT, FREE, recompute_every, 1, 1, 1024, NULL, "blocks", "apply the policy to every N-th block")              \
-    X(S, INT, FIXED, head_chunk, 0, 0, 1048576, NULL, "tokens",                                                       \
-      "rows of logits that are in memory at a time; 0: 256 on the CPU, whose caches hold them, and on a GPU as many " \
-      "as a thirty-second of its memory holds, from 256 to 8192 (each chunk reads and writes the head's gradient)")   \
-    X(S, INT, FREE, micro_batch, 0, 0, 1048576, NULL, "sequences",                                                    \
-      "how many of the batch_size sequences go through the model at a time, a divisor of it; 0: all. Fewer need "     \
-      "less memory for activations and change roundings only: optimizer steps and the order of the data stay")        \
-    X(S, STRING, FREE, offload, "none", 0, 0, HS_WORDS(HS_OFFLOAD_LEVELS), "",                                        \
-      "what lies in the host's pinned memory, with the bits that it has on the device; for devices with memory of "   \
-      "their own. optimizer: masters, moments and what strategies keep, which the host updates; gradients: also "     \
-      "their sums, block by block; weights: also what forward and backward read, which comes block by block")         \
-    X(S, BYTES, FREE, limit, 0, 0, HS_NO_BOUND, NULL, "bytes",                                                        \
-      "device memory that this run may count on, such as 10GiB; 0: all. target_gpu_util is a share of this, and no "  \
-      "allocation goes beyond it")                                                                                    \
-    X(S, STRING, FREE, allocator, "", 0, 0, NULL, HS_UNIT_PATH,                                                       \
-      "a shared object whose allocator serves the device's and pinned memory (kernels/base/memory_hooks.h); empty: "  \
-      "the device's own. A checkpoint's is not taken for eval and generate: name it again")                           \
-    X(S, BOOL, FREE, auto_fit, false, 0, 1, NULL, "",                                                                 \
-      "if the plan exceeds target_gpu_util, take the fastest micro_batch, recompute and gradients that fit")          \
-    X(S, REAL, FREE, pressure, 0.97, 0, 1, NULL, "fraction",                                                          \
-      "when all processes together use this share of the device's memory, micro_batch is halved at the next step; "   \
+#define HS_KEYS_MEMORY(X, S)                                                                                           \
+    X(S, STRING, FREE, recompute, "none", 0, 0, HS_WORDS(HS_RECOMPUTE_POLICIES), "",                                   \
+      "which activations backward computes again instead of keeping them")                                             \
+    X(S, INT, FREE, recompute_every, 1, 1, 1024, NULL, "blocks", "apply the policy to every N-th block")               \
+    X(S, INT, FIXED, head_chunk, 0, 0, 1048576, NULL, "tokens",                                                        \
+      "rows of logits that are in memory at a time; 0: 256 on the CPU, as its caches hold them, and on a GPU as many " \
+      "as a thirty-second of its memory holds, from 256 to 8192 (each chunk reads and writes the head's gradient)")    \
+    X(S, INT, FREE, micro_batch, 0, 0, 1048576, NULL, "sequences",                                                     \
+      "how many of the batch_size sequences go through the model at a time, a divisor of it; 0: all. Fewer need "      \
+      "less memory for activations and change roundings only: optimizer steps and the order of the data stay")         \
+    X(S, STRING, FREE, offload, "none", 0, 0, HS_WORDS(HS_OFFLOAD_LEVELS), "",                                         \
+      "what lies in the host's pinned memory, with the bits that it has on the device; for devices with separate "     \
+      "memory. optimizer: masters, moments and what strategies keep, which the host updates; gradients: also "         \
+      "their sums, block by block; weights: also what forward and backward read, which comes block by block")          \
+    X(S, BYTES, FREE, limit, 0, 0, HS_NO_BOUND, NULL, "bytes",                                                         \
+      "device memory that this run may count on, such as 10GiB; 0: all. target_gpu_util is a share of this, and no "   \
+      "allocation goes beyond it")                                                                                     \
+    X(S, STRING, FREE, allocator, "", 0, 0, NULL, HS_UNIT_PATH,                                                        \
+      "a shared object with an allocator for the device's and pinned memory (kernels/base/memory_hooks.h); empty: "    \
+      "the device's own. A checkpoint's is not taken for eval and generate: name it again")                            \
+    X(S, BOOL, FREE, auto_fit, false, 0, 1, NULL, "",                                                                  \
+      "if the plan exceeds target_gpu_util, take the fastest micro_batch, recompute and gradients that fit")           \
+    X(S, REAL, FREE, pressure, 0.97, 0, 1, NULL, "fraction",                                                           \
+      "when all processes together use this share of the device's memory, micro_batch is halved at the next step; "    \
       "0: never")
 
-#define HS_KEYS_MEMORY_PLACE(X, S)                                                                                     \
-    X(S, BYTES, FREE, gpu, 0, 0, HS_NO_BOUND, NULL, "bytes",                                                           \
-      "device memory that a process may count on, like memory.limit; and if the plan exceeds it, memory.offload goes " \
-      "on to the first level that fits; 0: nothing of both. A CPU has no such place")                                  \
-    X(S, BYTES, FREE, cpu, 0, 0, HS_NO_BOUND, NULL, "bytes",                                                           \
-      "the host's memory that a process may take for what is offloaded, on a CPU for all; 0: what can be had. What "   \
-      "exceeds it goes to disk")                                                                                       \
-    X(S, STRING, FREE, disk, "", 0, 0, NULL, HS_UNIT_PATH,                                                             \
-      "a folder on a fast drive. Files without a name hold the moments there, and then the masters, for which "        \
+#define HS_KEYS_MEMORY_PLACE(X, S)                                                                                   \
+    X(S, BYTES, FREE, gpu, 0, 0, HS_NO_BOUND, NULL, "bytes",                                                         \
+      "device memory that a process may count on, like memory.limit; and if the plan exceeds it, memory.offload "    \
+      "moves "                                                                                                       \
+      "on to the first level that fits; 0: nothing of both. A CPU has no such place")                                \
+    X(S, BYTES, FREE, cpu, 0, 0, HS_NO_BOUND, NULL, "bytes",                                                         \
+      "the host's memory that a process may take for what is offloaded, on a CPU for all; 0: what can be had. What " \
+      "exceeds it goes to disk")                                                                                     \
+    X(S, STRING, FREE, disk, "", 0, 0, NULL, HS_UNIT_PATH,                                                           \
+      "a folder on a fast drive. Files without a name hold the moments there, and then the masters, for which "      \
       "place.cpu has no room. Same bits; each step reads and writes them")
 
 #define HS_KEYS_DISTRIBUTED(X, S)                                                                                    \
     X(S, INT, FREE, processes, 0, 0, 1024, NULL, "processes",                                                        \
-      "start so many processes on this host, which train one model together; --processes N wins; 0: this process "   \
+      "start this many processes on this host, which train one model together; --processes N wins; 0: this process " \
       "alone, or those that a launcher (mpirun, torchrun, srun) started")                                            \
     X(S, STRING, FREE, launch, "auto", 0, 0, "auto|none|mpi|torchrun|slurm", "",                                     \
-      "whose environment says which of several processes this is: auto: mpirun's, or torchrun's; slurm: srun's "     \
+      "environment that says which of several processes this is: auto: mpirun's, or torchrun's; slurm: srun's "      \
       "(batch shells have the same variables, so it has to be asked for); none: this process trains alone")          \
     X(S, STRING, FREE, address, "", 0, 0, NULL, "host:port",                                                         \
       "torchrun, slurm: where process 0 waits for the others, on this port or one of the 15 after it; default: "     \
@@ -331,12 +334,12 @@
       "through process 0, slow for gradients")                                                                       \
     X(S, REAL, FREE, join, 120, 1, 1e6, NULL, "seconds", "how long processes wait for each other at the start")      \
     X(S, REAL, FREE, timeout, 1800, 0, 1e6, NULL, "seconds",                                                         \
-      "a process whose heartbeat goes on, and which the others have waited for so long, ends the run; 0: they wait " \
+      "a process with a heartbeat, for which the others have waited this long, ends the run; 0: they wait "          \
       "for ever. One that died, was stopped or has no heartbeat ends it within seconds")                             \
     X(S, INT, FUTURE, virtual_ranks, 0, 0, 65536, NULL, "parts",                                                     \
-      "parts of an effective batch whose gradients are summed by themselves, then along one tree: with the same "    \
+      "parts of an effective batch; gradients are summed within each, then along one tree: with the same "           \
       "number, any number of processes that divides it into powers of two gives the same bits, one process included" \
-      "; 0: one a process. A run that goes on keeps its own")                                                        \
+      "; 0: one a process. A resumed run keeps its own")                                                             \
     X(S, INT, FREE, zero, 0, 0, 3, NULL, "",                                                                         \
       "what processes share instead of each having all of it (ZeRO): 0: nothing; 1: masters, moments and the "       \
       "strategies' tensors; 2: gradients, too; 3: weights, too. Same bits")                                          \
@@ -393,20 +396,20 @@
     X(S, INT, FREE, sample_tokens, 0, 0, 1048576, NULL, "tokens", "generate a sample of this length at the end")    \
     X(S, STRING, FREE, sample_prompt, "", 0, 0, NULL, "", "text that the sample continues")
 
-#define HS_KEYS_EARLY_STOP(X, S)                                                                        \
-    X(S, INT, FREE, patience, 0, 0, HS_NO_BOUND, NULL, "evaluations",                                   \
-      "end a task after so many evaluations in a row without a gain, and start the next one; 0: never") \
-    X(S, REAL, FREE, min_delta, 0, 0, HS_NO_BOUND, NULL, "nats a token",                                \
+#define HS_KEYS_EARLY_STOP(X, S)                                                                          \
+    X(S, INT, FREE, patience, 0, 0, HS_NO_BOUND, NULL, "evaluations",                                     \
+      "end a task after this many evaluations in a row without a gain, and start the next one; 0: never") \
+    X(S, REAL, FREE, min_delta, 0, 0, HS_NO_BOUND, NULL, "nats a token",                                  \
       "a gain is a validation loss below that of the latest gain by more than this")
 
 #define HS_KEYS_CONTINUAL(X, S)                                                                                       \
     X(S, STRINGS, FIXED, strategy, "auto", 0, 0, "auto" HS_WORDS_AFTER(HS_STRATEGIES), "",                            \
       "against forgetting; a list, or names joined by + (ewc+er), combines one of l2, ewc, si, inc-lora, "            \
-      "o-lora, one of er, mer, a-gem, der++, generative, lwf, and merge; auto: those whose sections the "             \
+      "o-lora, one of er, mer, a-gem, der++, generative, lwf, and merge; auto: those with sections that the "         \
       "configuration has, "                                                                                           \
       "else none")                                                                                                    \
     X(S, STRING, FIXED, boundaries, "tasks", 0, 0, "tasks|none", "",                                                  \
-      "none: all tasks are one stream in their order, and strategies are not told where one ends: one schedule, a "   \
+      "none: all tasks are one stream in their order, and strategies do not know where one ends: one schedule, a "    \
       "reservoir without marks, a penalty that consolidates every consolidate_every steps. Evaluation still knows")   \
     X(S, INT, FIXED, consolidate_every, 500, 1, HS_NO_BOUND, NULL, "optimizer steps",                                 \
       "boundaries: none: l2, ewc and si move their anchor this often, and measure importance; ewc on the latest "     \
@@ -452,7 +455,7 @@
     X(S, REAL, FIXED, lambda, "auto", 0, 1e12, "auto", "",                                                             \
       "penalty strength (Kirkpatrick et al. 2017, eq. 3, with its 1/2; libraries without the 1/2 mean twice as "       \
       "much); "                                                                                                        \
-      "auto: chosen, and told with its reason, in units of the Fisher information itself")                             \
+      "auto: chosen, and logged with its reason, in units of the Fisher information itself")                           \
     X(S, STRING, FIXED, normalize, "auto", 0, 0, "auto|true|false|max|mean|l2|none", "",                               \
       "divide each task's Fisher by its maximum (true, max), its mean, or each tensor's by its norm (l2); auto: none " \
       "with lambda: auto, else max")                                                                                   \
@@ -472,8 +475,8 @@
     X(S, INT, FIXED, fisher_samples, 256, 1, HS_NO_BOUND, NULL, "sequences",                                           \
       "training sequences that a Fisher is computed from")                                                             \
     X(S, STRING, FIXED, step, "auto", 0, 0, "auto|gradient|proximal", "",                                              \
-      "gradient: added to the clipped gradient; proximal: a step of its own after the update, stable for any lambda; " \
-      "auto: proximal under sgd, whose steps nothing bounds, else gradient")                                           \
+      "gradient: added to the clipped gradient; proximal: a separate step after the update, stable for any lambda; "   \
+      "auto: proximal under sgd, as nothing bounds its steps, else gradient")                                          \
     X(S, STRINGS, FIXED, exclude, "", 0, 0, NULL, "",                                                                  \
       "parameters excluded from the penalty: matrix, vector, embedding, head, norm, bias, or patterns of names such "  \
       "as "                                                                                                            \
@@ -516,7 +519,7 @@
       "weight of the squared distance to the logits that were kept, the mean over them (Buzzega et al. 2020, eq. 6)") \
     X(S, REAL, FIXED, beta, 1.0, 0, 1e6, NULL, "", "weight of the loss on replayed targets")                          \
     X(S, INT, FIXED, top_k, 16, 1, 256, NULL, "logits",                                                               \
-      "the largest logits that are kept beside each token of the replay buffer, 4 bytes each (6 where the "           \
+      "the largest logits that are kept for each token of the replay buffer, 4 bytes each (6 where the "              \
       "vocabulary is above 65534)")
 
 #define HS_KEYS_LWF(X, S)                                                                                              \

@@ -46,7 +46,7 @@ typedef struct HsModelType {
     bool window_by_layer; /* only where use_sliding_window says so, in the layers of layer_types or max_window_layers */
 } HsModelType;
 
-/* The row of model.family, whose word the table of keys has checked. */
+/* The row of model.family, a word that the table of keys has checked. */
 const HsFamilyFiles *hs_family_files(const HsConfig *config);
 bool hs_family_is_in(const HsConfig *config, unsigned families);
 const HsFamilyFiles *hs_family_files_of(HsFamilyKind kind);

@@ -99,7 +99,7 @@ static HsStatus take(HsConfig *config, const HsAdoption *adoption, const char *b
     return status;
 }
 
-/* config.yaml beside what `path` names; the caller frees. */
+/* config.yaml next to what `path` names; the caller frees. */
 static HsStatus own_config_path(const char *path, char **file)
 {
     struct stat about;

@@ -189,7 +189,7 @@ static bool is_among(const char *dotted, const char *const *keys)
 /* Of one section and those within it. */
 static void print_listed(const HsConfig *config, const char *const *keys, const char *outer, FILE *stream)
 {
-    const char *section = "training"; /* whose line is printed already, as the top level has none */
+    const char *section = "training"; /* has no line to print: its keys stand at the top level */
     bool opened = strcmp(outer, section) == 0;
     for (int i = 0; i < hs_config_key_count; i++) {
         const HsConfigKey *key = &hs_config_key_table[i];
@@ -229,7 +229,7 @@ typedef struct Differences {
     int key, task;              /* where the walk is: start with task -1 */
 } Differences;
 
-/* The next key whose values differ; NULL: no more.  dotted: its name, with its task. */
+/* The next key that differs; NULL: no more.  dotted: its name, with its task. */
 static const HsConfigKey *next_difference(Differences *walk, char dotted[HS_DOTTED_BYTES])
 {
     for (; walk->key < hs_config_key_count; walk->key++, walk->task = -1) {
@@ -301,6 +301,6 @@ HsStatus hs_config_text(const HsConfig *config, char **text)
     *text = NULL;
     FILE *stream = open_memstream(text, &size);
     if (stream)
-        (void)hs_config_print(config, stream, false); /* closing tells whether it is whole */
+        (void)hs_config_print(config, stream, false); /* closing shows whether it is whole */
     return hs_close_text(stream, text) == HS_OK ? HS_OK : hs_fail(HS_ENOMEM, "no memory for a configuration's text");
 }

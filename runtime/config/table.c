@@ -37,9 +37,9 @@ const int hs_config_key_count = (int)(sizeof hs_config_key_table / sizeof hs_con
 #define INNER_SECTION(member, name, KEYS, doc) { name, doc },
 const HsConfigSection hs_config_section_table[] = {
     HS_CONFIG_SECTIONS(SECTION)
-        HS_CONFIG_INNER_SECTIONS(INNER_SECTION){ HS_CONFIG_GROUPS, "a list of parameters with settings of their own" },
+        HS_CONFIG_INNER_SECTIONS(INNER_SECTION){ HS_CONFIG_GROUPS, "a list of parameters with their own settings" },
     { "tasks", "a list of what to train on, one after another; one task is plain training; a run that has begun, or "
-               "ended, goes on when tasks are appended" }
+               "ended, continues when tasks are appended" }
 };
 const int hs_config_section_count = (int)(sizeof hs_config_section_table / sizeof hs_config_section_table[0]);
 

@@ -47,7 +47,7 @@ enum { HS_DOTTED_BYTES = 96 };
 bool hs_config_key_is_top_level(const HsConfigKey *key);
 bool hs_config_key_is_task(const HsConfigKey *key);
 bool hs_config_key_is_group(const HsConfigKey *key);
-/* The section of optimizer.groups, whose entries stand inside of section optimizer. */
+/* The section of optimizer.groups, with entries that stand inside section optimizer. */
 #define HS_CONFIG_GROUPS "optimizer.groups"
 
 /* "batch_size", "mer.beta", "tasks.0.train" -> buffer[HS_DOTTED_BYTES]; returns buffer. */
@@ -100,7 +100,7 @@ typedef struct HsConfigOrigin {
 
 /* Rows of an entry of the list. */
 int hs_config_section_key_count(const char *section);
-/* How many origins a configuration of so many tasks has. */
+/* How many origins a configuration of `tasks` tasks has. */
 int hs_config_origin_count(int tasks);
 /* Where a row of the table (not a copy) has its origin, for entry `item` of its list. */
 int hs_config_origin_index(const HsConfigKey *key, int item);

@@ -270,7 +270,7 @@ static size_t part_length(const char *choices, const char *text)
     return length;
 }
 
-/* At most so many words: where the key has choices, a text joins several of them by plus signs: "ewc+er" is [ewc, er]. */
+/* The most words it can hold: where the key has choices, plus signs join several of them: "ewc+er" is [ewc, er]. */
 static int count_texts(const HsConfigKey *key, const char *text)
 {
     int count = 1;

@@ -81,7 +81,7 @@ static HsStatus event_fail(const Builder *builder, const yaml_event_t *event, co
     return hs_yaml_fail(builder->name, mark_line(&event->start_mark), mark_column(&event->start_mark), "%s", message);
 }
 
-/* Features whose meaning is easily mistaken: refused, each with what to write instead. */
+/* Features that are easily misread: refused, each with what to write instead. */
 static HsStatus check_refused(const Builder *builder, const yaml_event_t *event)
 {
     const yaml_char_t *anchor = NULL, *tag = NULL;

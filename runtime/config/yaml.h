@@ -26,7 +26,7 @@ typedef struct HsYaml {
 } HsYaml;
 
 /* Parse one document -> *root, NULL when it is empty.  `name` stands before line and column in messages; NULL for an
- * override, whose messages begin with "command line: ".  errors: HS_ECONFIG, HS_ENOMEM. */
+ * override: its messages begin with "command line: ".  errors: HS_ECONFIG, HS_ENOMEM. */
 HsStatus hs_yaml_parse(const char *name, const char *text, size_t length, HsYaml **root);
 void hs_yaml_destroy(HsYaml *root);
 

@@ -216,7 +216,7 @@ static void warn_tools(const HsDatasetBuild *building)
                 "; the chat template %s leaves the content out, as published",
                 name, building->corpus.unrendered_contents, made_by);
     if (building->corpus.quoted_arguments > 0)
-        hs_warn("task %s: calls of tools whose arguments are a string: %" PRId64
+        hs_warn("task %s: calls of tools with a string as arguments: %" PRId64
                 "; the chat template %s puts it in quotes, as transformers does: write an object if that is not meant",
                 name, building->corpus.quoted_arguments, made_by);
 }

@@ -7,7 +7,7 @@
  * Where a row may hold several documents (data.packing: documents), the first token of each but the row's first is
  * marked: it stands in the row as its complement, which is negative (hs_op_document_starts).
  *
- * Which window is sample `index` is a pure function of (seed, index): a resumed run goes on at the same sample.
+ * Which window is sample `index` is a pure function of (seed, index): a resumed run continues at the same sample.
  *   epoch:  epoch e = index / n, window = permute(seed, e, index mod n); windows start at shift(e) + i*T, with a shift
  *           in [0,T) per epoch, so that boundaries move (less where the stream is too short for it)
  *   epoch, rows (data.packing: none, documents): each row once, in an order drawn for the epoch
@@ -21,7 +21,7 @@
 #include "runtime/config/config.h"
 #include "runtime/data/tokenizer/tokenizer.h"
 
-/* A document that is a row of its own (data.packing: none), or part of one. */
+/* A document with its own row (data.packing: none), or part of one. */
 typedef struct HsRow {
     int64_t start, count; /* tokens, at least 2 and at most T + 1 */
 } HsRow;
@@ -54,7 +54,7 @@ typedef struct HsItemSet {
     int64_t count;
 } HsItemSet;
 
-/* Two sets: of the training text, and of validation text whose prompt does not occur in the training text. */
+/* Two sets: of the training text, and of validation text with prompts that do not occur in the training text. */
 #define HS_ITEM_SETS(X) \
     X(SEEN, seen)       \
     X(UNSEEN, unseen)
@@ -91,13 +91,13 @@ HsStatus hs_dataset_create(const HsConfig *config, const HsTaskConfig *task, HsT
                            HsDataset *dataset);
 void hs_dataset_deinit(HsDataset *dataset);
 
-/* Windows, or rows of their own, in an epoch (for random windows: tokens / T). */
+/* Windows, or documents' rows, in an epoch (for random windows: tokens / T). */
 int64_t hs_dataset_windows(const HsDataset *dataset);
 /* The share of the places where a training window can begin at which it holds no target that counts; 0 without a mask.
  */
 double hs_dataset_empty_share(const HsDataset *dataset);
 /* Row `index`: tokens [T], targets [T] (-1 where ignored).  Padding is end-of-text, or token 0 where there is none; in a
- * row of several documents each token of it is marked as one of its own, so that it costs no attention. */
+ * row of several documents each token of it is marked as a separate document, so that it costs no attention. */
 void hs_dataset_sample(const HsDataset *dataset, int64_t index, int32_t *tokens, int32_t *targets);
 /* Validation row `index` of `of` in the fixed order: `of` windows spread evenly over the validation stream.
  * `of` is at least 1 and at most hs_dataset_validation_windows. */

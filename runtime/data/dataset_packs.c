@@ -2,7 +2,7 @@
  *
  * data.packing: documents: which documents share a row.  First fit (Johnson et al. 1974, "Worst-case performance bounds for
  * simple one-dimensional packing algorithms"): in the order of the text, each goes to the first row that has room for
- * it.  A tree over the rows, whose nodes hold the most room below them, finds it:
+ * it.  A tree over the rows finds that row; a node holds the most room below it:
  *
  *     room[1]           the most of all
  *     room[2] room[3]   of either half

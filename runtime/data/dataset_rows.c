@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * data.packing: none, documents: which documents are rows of their own, and how much of each.
+ * data.packing: none, documents: which documents have their own rows, and how much of each.
  *
  *     stream   | doc 0 | doc 1 ................... | d | doc 3 ....|
  *     rows     | doc 0 | doc 1: its first T + 1    | - | doc 3 ....|     d: nothing of it would be a target

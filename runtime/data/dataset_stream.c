@@ -74,7 +74,7 @@ static HsStatus encode_chat(HsDatasetBuild *building, const HsPiece *pieces, int
     return HS_OK;
 }
 
-/* The loss mask of pieces whose first tokens are `starts`; NULL when every token counts. */
+/* The loss mask of pieces with the first tokens `starts`; NULL when every token counts. */
 static HsStatus make_mask(const HsPiece *pieces, int64_t count, const int64_t *starts, uint8_t **mask)
 {
     int64_t uncounted = 0;
@@ -147,7 +147,7 @@ static HsStatus move_tail(HsDataset *dataset, int64_t cut)
     return HS_OK;
 }
 
-/* Where none is cut in two, a conversation or a row of its own: the nearer end, but for the very first and last. */
+/* Where conversations, or documents with their own rows, stay whole: the nearer end, but not the very first or last. */
 static void cut_between_documents(const HsPiece *pieces, int64_t count, const int64_t *starts, int64_t *piece,
                                   int64_t *cut)
 {

@@ -35,7 +35,7 @@ struct HsLoader {
     pthread_cond_t slot_freed, slot_ready;
     /* under the lock */
     int64_t next_ticket; /* first batch that no worker has taken */
-    int64_t taken;       /* first batch whose slot may not be reused: the consumer's, or the next it will take */
+    int64_t taken;       /* first batch with a slot that may not be reused: the consumer's, or the next it will take */
     bool consumer_holds; /* batch `taken` is in the consumer's hands */
     bool stopping;
 };

@@ -45,7 +45,7 @@ typedef struct Trainer {
     Pair *pairs;
     size_t pair_count, pair_capacity;
     int64_t round;   /* merges done */
-    uint32_t *grown; /* pairs whose count may have grown in this round */
+    uint32_t *grown; /* pairs that may have become more frequent in this round */
     size_t grown_count, grown_capacity;
     struct {
         int64_t count;

@@ -37,7 +37,7 @@ static HsStatus check_table(const HsMemoryHooks *hooks, const char *device)
         return hs_fail(HS_ECONFIG, "its table for %s has no functions", device);
     if (hooks->alloc && strncmp(device, "emu", 3) == 0)
         return hs_fail(HS_ECONFIG,
-                       "its table for %s has alloc, and the emulator knows device memory of its own alone: leave alloc "
+                       "its table for %s has alloc, and the emulator accepts only its own device memory: leave alloc "
                        "and release NULL there",
                        device);
     return HS_OK;

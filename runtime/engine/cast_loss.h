@@ -14,7 +14,7 @@ typedef struct HsCastLoss {
     double error_squares, squares;       /* sums of (x - what its code stands for)^2 and of x^2 */
 } HsCastLoss;
 
-/* How weights are cast by a recipe: format, and what has a scale of its own. */
+/* How weights are cast by a recipe: format, and what one scale covers. */
 typedef struct HsCastRule {
     HsDtype format;
     HsScaleGranularity granularity;

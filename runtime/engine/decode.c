@@ -5,7 +5,7 @@
  * a cache of all earlier keys and values, everything else is as in evaluation, so logits equal the full forward's up to
  * the order in which attention sums.
  *
- * Tokens are fed in pieces whose sizes are powers of two: each size was tried in a dry run, so scratch is known.
+ * Tokens are fed in pieces with sizes that are powers of two: each size was tried in a dry run, so scratch is known.
  */
 #include "runtime/engine/decode.h"
 

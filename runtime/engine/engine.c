@@ -100,7 +100,7 @@ static HsStatus open_ref(HsEngine *engine, const HsEngineOptions *options, int i
     return HS_OK;
 }
 
-/* GPUs and their emulation: parts of their own, with the same kernels. */
+/* GPUs and their emulation: separate parts, with the same kernels. */
 static HsStatus open_part(HsEngine *engine, const char *name, const HsEngineOptions *options, int index)
 {
     const HsCudaOptions cuda = { .index = index,
@@ -271,7 +271,7 @@ static HsStatus open_named(HsEngine *engine, const HsEngineOptions *options)
         if (strchr(options->device, ':'))
             return hs_fail(HS_ECONFIG,
                            "device: %s is one GPU, and %d processes of this host train: say device: %s, and "
-                           "each takes one of its own",
+                           "each takes its own",
                            options->device, options->comm->local_size, row->name);
         index = own_gpu(options->comm);
     }
@@ -304,7 +304,7 @@ static HsStatus load_tuning(HsEngine *engine, const HsEngineOptions *options)
     return hs_error_prefix(status == HS_EFORMAT || status == HS_EIO ? HS_ECONFIG : status, "kernels.tuning");
 }
 
-/* Before anything is allocated, as whoever gave memory takes it back. */
+/* Before anything is allocated, as memory is given back to the allocator that it came from. */
 static HsStatus set_memory(HsEngine *engine, const HsEngineOptions *options)
 {
     HsDevice *const device = &engine->device;
@@ -319,7 +319,7 @@ static HsStatus set_memory(HsEngine *engine, const HsEngineOptions *options)
     return HS_OK;
 }
 
-/* Devices with memory of their own exchange directly. */
+/* Devices with their own memory exchange directly. */
 static HsStatus join_devices(HsEngine *engine, const HsEngineOptions *options)
 {
     const HsPartCommOptions wanted = { .exact = !options->library_sums, .timeout_s = options->timeout_s };

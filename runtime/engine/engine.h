@@ -36,7 +36,7 @@ typedef struct HsEngine {
     HsDevice device;
     HsContext context;
     HsComm *comm;              /* the run's processes: borrowed, or `devices` */
-    HsComm *devices;           /* between the processes' devices; NULL: they have none of their own, or are one */
+    HsComm *devices;           /* between the processes' devices; NULL: they exchange in host memory, or are one */
     const HsBackendPart *part; /* NULL: the device's backend is the program's own */
     HsProducts products;
     bool cuda_graph;

@@ -52,7 +52,7 @@ int64_t hs_generator_reused(const HsGenerator *generator)
     return generator->reused;
 }
 
-/* A decoder for so many tokens, or for all positions that the model has learned. */
+/* A decoder for `tokens` tokens, or for all positions that the model has learned. */
 static HsStatus reserve(HsGenerator *generator, int64_t tokens)
 {
     const int64_t positions = generator->model->max_positions;
@@ -153,7 +153,7 @@ HsStatus hs_generator_run(HsGenerator *generator, const HsTokens *prompt, const 
     return HS_OK;
 }
 
-/* A model needs at least one token to go on from. */
+/* A model needs at least one token to continue from. */
 static HsStatus encode_prompt(const HsTokenizer *tokenizer, const HsGeneration *wanted, HsTokens *tokens)
 {
     HsStatus status = hs_tokenizer_encode_whole(tokenizer, wanted->prompt, wanted->prompt_length, tokens);

@@ -31,9 +31,9 @@ HsStatus hs_generator_create(HsModel *model, HsContext *context, const HsTokeniz
                              HsGenerator **generator);
 void hs_generator_destroy(HsGenerator *generator);
 /* Continues `prompt` (at least one token), not the generation's own: writes the continuation to `out` as it comes (NULL:
- * does not), and appends its tokens to `added` (may be NULL).  Longer texts than the model has positions go on from the
- * latest half of them.  Where only a part of the prompt was read anew, sums run in another order than for the whole: the
- * same up to rounding.  errors: HS_ENOMEM */
+ * does not), and appends its tokens to `added` (may be NULL).  Longer texts than the model has positions continue from
+ * the latest half of them.  Where only a part of the prompt was read anew, sums run in another order than for the
+ * whole: the same up to rounding.  errors: HS_ENOMEM */
 HsStatus hs_generator_run(HsGenerator *generator, const HsTokens *prompt, const HsGeneration *generation, FILE *out,
                           HsTokens *added);
 /* Tokens of the last prompt that were there already. */

@@ -19,7 +19,7 @@ typedef struct Walk {
     HsSurvey *survey;
     int *row_of_step;  /* [nodes] */
     int *last_writer;  /* [slots]: the last action that writes the slot's gradient; HS_NONE: none does */
-    int *row_of_param; /* [params]: of the node whose backward adds last */
+    int *row_of_param; /* [params]: of the node that adds last in backward */
     int64_t by_format[HS_DTYPE_COUNT]; /* elements of activation gradients */
 } Walk;
 

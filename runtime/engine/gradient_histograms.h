@@ -4,8 +4,8 @@
  * leaves (of activations, of weights) enters a histogram as it is stored, loss scale and all.  For pages and lessons;
  * slow, changes no parameter.
  *
- * A gradient counts once, when nothing is left to be added to it, in the row of the node whose backward adds last: the
- * gradient of a branch's input in that branch's row, a tied matrix's in the embedding's.
+ * A gradient counts once, when nothing is left to be added to it, in the row of the node that adds last in backward:
+ * the gradient of a branch's input in that branch's row, a tied matrix's in the embedding's.
  */
 #ifndef HS_RUNTIME_ENGINE_GRADIENT_HISTOGRAMS_H
 #define HS_RUNTIME_ENGINE_GRADIENT_HISTOGRAMS_H

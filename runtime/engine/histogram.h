@@ -11,7 +11,7 @@
  *
  * With the powers known all these are exact but one: fp16 rounds [65520, 65536) to infinity too, the top half unit of
  * the last binade, which no count of binades sees.  No number of fp16 or bf16, multiplied by 2^shift, lies there.  (Of
- * FP8's last binade e5m2 loses what is above 61440, e4m3, whose last code is NaN, what is above 464.)
+ * FP8's last binade e5m2 loses what is above 61440; e4m3, with NaN as its last code, what is above 464.)
  */
 #ifndef HS_RUNTIME_ENGINE_HISTOGRAM_H
 #define HS_RUNTIME_ENGINE_HISTOGRAM_H

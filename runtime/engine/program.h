@@ -130,7 +130,7 @@ HsStatus hs_program_evaluate(HsProgram *program, HsContext *context, const int32
  * `length` tokens, in any shape that hs_program_fits; tokens, predicted: host [batch, length]. */
 HsStatus hs_program_predict(HsProgram *program, HsContext *context, int64_t batch, int64_t length, int64_t vocabulary,
                             const int32_t *tokens, int32_t *predicted);
-/* Whether an evaluation program's memory does for so many sequences of so many tokens.  Its own shape always fits. */
+/* Whether an evaluation program has memory for `batch` sequences of `length` tokens.  Its own shape always fits. */
 bool hs_program_fits(const HsProgram *program, const HsContext *context, int64_t batch, int64_t length);
 
 /* The loss (nats; 0 for an ignored target) of one row of the latest micro-batch; row b T + t is position t of sequence

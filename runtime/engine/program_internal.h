@@ -25,7 +25,7 @@ HsStatus hs_program_place(HsProgram *program);
 typedef struct HsExecution {
     bool training;      /* dropout and z-loss on */
     bool sample_labels; /* the head replaces targets by labels drawn from the model */
-    int64_t predict;    /* the head replaces targets by the likeliest of so many tokens; 0: it does not */
+    int64_t predict;    /* the head replaces targets by the likeliest of that many tokens; 0: it does not */
     int64_t batch, sequence_length, position_start;
     uint64_t seed;
     uint32_t step;

@@ -4,9 +4,9 @@
  * usual greedy answer is close to the lower bound for networks: the largest buffer first, each into the smallest gap
  * that fits between the already placed buffers that are alive at the same time (Pisarchyk & Lee 2020, section 5).
  *
- *   Invariant: two buffers whose lifetimes meet do not overlap in memory.
+ *   Invariant: two buffers that are alive during the same action do not overlap in memory.
  *
- * Which memory is held during a lifetime, a segment tree over the actions tells: each buffer is entered in O(log n)
+ * A segment tree over the actions has the memory that is held during a lifetime: each buffer is entered in O(log n)
  * nodes, and because neighbours in memory become one range, sets stay short.  n buffers take about n log n.
  */
 #include <stdlib.h>
@@ -85,7 +85,7 @@ static HsStatus add_ranges(Ranges *ranges, const Ranges *others)
 
 /* A node stands for a span of actions.  A buffer's lifetime is cut into the fewest whole nodes. */
 typedef struct Node {
-    Ranges whole; /* buffers of whose lifetime this node is a piece */
+    Ranges whole; /* buffers with this node as a piece of their lifetime */
     Ranges any;   /* those, and all that are pieces of nodes below */
 } Node;
 

@@ -2,9 +2,9 @@
  *
  * The order of actions.  Without recomputation: forward 0..n-1, then backward n-1..0, with the head's node once, at the
  * turn.  A policy drops the outputs of marked nodes in every N-th block.  Just before the first backward action that
- * reads a dropped value of a block, those of the block's marked nodes are run again whose outputs backward, or another
- * node that is run again, will read.  Nodes are pure, so what they make again is what was dropped, bit for bit
- * (Chen et al. 2016 chose segments of the same kind).
+ * reads a dropped value of a block, the block's marked nodes are run again, but only those with outputs that backward,
+ * or another node that is run again, will read.  Nodes are pure, so what they make again is what was dropped, bit for
+ * bit (Chen et al. 2016 chose segments of the same kind).
  */
 #include <assert.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Choosing a token: softmax(logits / temperature), cut to the top_k likeliest, then to the smallest set of those whose
- * share reaches top_p (the nucleus; Holtzman et al. 2020), then one uniform draw.
+ * Choosing a token: softmax(logits / temperature), cut to the top_k likeliest, then to the smallest set of those with
+ * a share that reaches top_p (the nucleus; Holtzman et al. 2020), then one uniform draw.
  * A draw is a pure function of (seed, index).
  */
 #include <math.h>

@@ -50,7 +50,7 @@ HsStatus hs_buckets_create(const HsProgram *program, const HsShards *shards, HsP
     if (context->dry_run)
         return HS_OK;
     buckets->device = device;
-    HS_TRY(hs_beside_create(context, &buckets->beside));
+    HS_TRY(hs_side_stream_create(context, &buckets->side));
     return device->event_create(device, &buckets->done);
 }
 
@@ -58,7 +58,7 @@ void hs_buckets_destroy(HsBuckets *buckets)
 {
     HsDevice *device = buckets->device;
     if (device)
-        hs_beside_destroy(device, &buckets->beside);
+        hs_side_stream_destroy(device, &buckets->side);
     if (device && buckets->done)
         device->event_destroy(device, buckets->done);
     free(buckets->items);
@@ -68,10 +68,10 @@ void hs_buckets_destroy(HsBuckets *buckets)
 /* On the sums' stream, behind what the compute stream has done so far. */
 static HsStatus sum(const HsBuckets *buckets, HsContext *context, const HsBucket *bucket)
 {
-    HsContext beside;
-    HS_TRY(hs_beside_follow(&buckets->beside, context, &beside));
-    HS_TRY(hs_partial_sums_add_some(buckets->sums, &beside, buckets->sums->parts - 1, bucket->first, bucket->count));
-    return hs_shards_reduce(buckets->shards, buckets->comm, &beside, bucket->first, bucket->count);
+    HsContext side;
+    HS_TRY(hs_side_stream_follow(&buckets->side, context, &side));
+    HS_TRY(hs_partial_sums_add_some(buckets->sums, &side, buckets->sums->parts - 1, bucket->first, bucket->count));
+    return hs_shards_reduce(buckets->shards, buckets->comm, &side, bucket->first, bucket->count);
 }
 
 HsStatus hs_buckets_after(const HsBuckets *buckets, HsContext *context, int action)
@@ -86,8 +86,8 @@ HsStatus hs_buckets_join(HsBuckets *buckets, HsContext *context)
 {
     HsDevice *device = context->device;
     buckets->open = false;
-    if (!buckets->beside.stream)
+    if (!buckets->side.stream)
         return HS_OK;
-    HS_TRY(device->event_record(device, buckets->done, buckets->beside.stream));
+    HS_TRY(device->event_record(device, buckets->done, buckets->side.stream));
     return device->stream_wait(device, context->stream, buckets->done);
 }

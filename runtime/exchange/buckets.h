@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Gradients are summed while backward goes on (Li et al. 2020, "PyTorch Distributed", section 3.2.3; here a bucket is a
- * block, so that what is summed together does not depend on sizes):
+ * Gradients are summed while backward continues (Li et al. 2020, "PyTorch Distributed", section 3.2.3; here a bucket is
+ * a block, so that what is summed together does not depend on sizes):
  *
  *     compute stream   block 5 | block 4    | block 3 ...              | norm, verdict, update
  *     sums' stream             | sum of 5   | sum of 4 ...    last sum |
@@ -26,7 +26,7 @@ typedef struct HsBuckets {
     HsComm *comm;
     HsBucket *items;
     int count;
-    HsBeside beside;
+    HsSideStream side;
     HsEvent *done;
     HsDevice *device;
     bool open; /* the pass under way is the last of its step */

@@ -87,36 +87,36 @@ void hs_param_groups_start(const HsParamGroups *groups, int g)
     }
 }
 
-HsStatus hs_beside_create(HsContext *context, HsBeside *beside)
+HsStatus hs_side_stream_create(HsContext *context, HsSideStream *side)
 {
     HsDevice *device = context->device;
-    *beside = (HsBeside){ 0 };
+    *side = (HsSideStream){ 0 };
     if (context->dry_run || device->host_accessible)
         return HS_OK;
-    HS_TRY(device->stream_create(device, &beside->stream));
-    return device->event_create(device, &beside->reached);
+    HS_TRY(device->stream_create(device, &side->stream));
+    return device->event_create(device, &side->reached);
 }
 
-void hs_beside_destroy(HsDevice *device, HsBeside *beside)
+void hs_side_stream_destroy(HsDevice *device, HsSideStream *side)
 {
-    if (beside->stream)
-        device->stream_destroy(device, beside->stream);
-    if (beside->reached)
-        device->event_destroy(device, beside->reached);
-    *beside = (HsBeside){ 0 };
+    if (side->stream)
+        device->stream_destroy(device, side->stream);
+    if (side->reached)
+        device->event_destroy(device, side->reached);
+    *side = (HsSideStream){ 0 };
 }
 
-HsStatus hs_beside_follow(const HsBeside *beside, HsContext *context, HsContext *own)
+HsStatus hs_side_stream_follow(const HsSideStream *side, HsContext *context, HsContext *own)
 {
     HsDevice *device = context->device;
     *own = *context;
-    if (!beside->stream)
+    if (!side->stream)
         return HS_OK;
-    own->stream = beside->stream;
+    own->stream = side->stream;
     own->workspace = NULL; /* the computing stream's */
     own->workspace_bytes = 0;
-    HS_TRY(device->event_record(device, beside->reached, context->stream));
-    return device->stream_wait(device, beside->stream, beside->reached);
+    HS_TRY(device->event_record(device, side->reached, context->stream));
+    return device->stream_wait(device, side->stream, side->reached);
 }
 
 static int by_first_action(const void *a, const void *b)

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * Trainable parameters in groups whose tensors come and go together: those of a block, or one outside blocks; of one
+ * Trainable parameters in groups of tensors that come and go together: those of a block, or one outside blocks; of one
  * format.  A group's tensors lie in the order of parameters, each aligned; each process has one range of them.
  *
  *     visit     the actions of a program from the first to the last in which a group has to be there
- *     place     groups whose visits do not overlap share memory
+ *     place     groups with visits that do not overlap share memory
  */
 #ifndef HS_RUNTIME_EXCHANGE_PARAM_GROUPS_H
 #define HS_RUNTIME_EXCHANGE_PARAM_GROUPS_H
@@ -36,23 +36,23 @@ typedef struct HsVisit {
     size_t offset;
 } HsVisit;
 
-/* Where a device exchanges beside its computing: a stream of its own; NULL: it does not. */
-typedef struct HsBeside {
+/* Where a device exchanges while it computes: a separate stream; NULL: it does not. */
+typedef struct HsSideStream {
     HsStream *stream;
     HsEvent *reached; /* of the computing stream */
-} HsBeside;
+} HsSideStream;
 
 /* errors: HS_EDEVICE */
-HsStatus hs_beside_create(HsContext *context, HsBeside *beside);
-void hs_beside_destroy(HsDevice *device, HsBeside *beside);
+HsStatus hs_side_stream_create(HsContext *context, HsSideStream *side);
+void hs_side_stream_destroy(HsDevice *device, HsSideStream *side);
 /* The stream's context, for what follows all that was enqueued so far. */
-HsStatus hs_beside_follow(const HsBeside *beside, HsContext *context, HsContext *own);
+HsStatus hs_side_stream_follow(const HsSideStream *side, HsContext *context, HsContext *own);
 
 /* which: gradients or weights.  errors: HS_ENOMEM */
 HsStatus hs_param_groups_create(const HsModel *model, const HsShards *shards, HsSpanTensor which,
                                 HsParamGroups *groups);
 void hs_param_groups_destroy(HsParamGroups *groups);
-/* The block whose nodes read it; -1: outside blocks, or in several. */
+/* The block of the nodes that read it; -1: outside blocks, or in several. */
 int hs_param_block(const HsModel *model, int parameter);
 /* Fills starts for a group. */
 void hs_param_groups_start(const HsParamGroups *groups, int group);

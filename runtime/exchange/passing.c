@@ -47,7 +47,7 @@ HsStatus hs_passing_before(const HsPassing *passing, HsContext *context, int act
         const HsVisit *visit = &passing->visits[v];
         if (visit->first_action != action)
             continue;
-        for (int before = 0; passing->beside->stream && before < v; before++) /* whose memory it may have */
+        for (int before = 0; passing->side->stream && before < v; before++) /* its memory may be reused here */
             if (passing->visits[before].to < visit->from)
                 HS_TRY(device->stream_wait(device, context->stream, passing->summed[before]));
         HS_TRY(device->fill_zero(device, context->stream, memory_of(passing, visit),
@@ -56,7 +56,7 @@ HsStatus hs_passing_before(const HsPassing *passing, HsContext *context, int act
     return HS_OK;
 }
 
-/* The sum's own range, onto what the spans whose states are here have by earlier micro-batches. */
+/* Adds the sum's own range to what the spans with states here have from earlier micro-batches. */
 static HsStatus keep_own(const HsPassing *passing, const HsVisit *visit, HsContext *context)
 {
     const HsParamGroups *groups = &passing->groups;
@@ -83,22 +83,22 @@ HsStatus hs_passing_after(const HsPassing *passing, HsContext *context, int acti
         const HsVisit *visit = &passing->visits[v];
         if (visit->last_action != action)
             continue;
-        HsContext beside;
-        HS_TRY(hs_beside_follow(passing->beside, context, &beside));
+        HsContext side;
+        HS_TRY(hs_side_stream_follow(passing->side, context, &side));
         hs_param_groups_start(groups, visit->group);
         if (groups->comm->size > 1)
-            HS_TRY(hs_comm_reduce_scatter(groups->comm, beside.stream, memory_of(passing, visit), groups->starts,
+            HS_TRY(hs_comm_reduce_scatter(groups->comm, side.stream, memory_of(passing, visit), groups->starts,
                                           groups->groups[visit->group].dtype));
-        HS_TRY(keep_own(passing, visit, &beside));
-        if (passing->beside->stream)
-            HS_TRY(context->device->event_record(context->device, passing->summed[v], beside.stream));
+        HS_TRY(keep_own(passing, visit, &side));
+        if (passing->side->stream)
+            HS_TRY(context->device->event_record(context->device, passing->summed[v], side.stream));
     }
     return HS_OK;
 }
 
 HsStatus hs_passing_join(const HsPassing *passing, HsContext *context)
 {
-    for (int v = 0; passing->beside->stream && v < passing->visit_count; v++)
+    for (int v = 0; passing->side->stream && v < passing->visit_count; v++)
         HS_TRY(context->device->stream_wait(context->device, context->stream, passing->summed[v]));
     return HS_OK;
 }
@@ -130,7 +130,7 @@ static void point_to_own(HsPassing *passing)
 
 static HsStatus create_events(HsPassing *passing, const HsContext *context)
 {
-    if (!passing->beside->stream)
+    if (!passing->side->stream)
         return HS_OK;
     passing->device = context->device;
     passing->summed = calloc((size_t)passing->visit_count + 1, sizeof(HsEvent *));
@@ -142,9 +142,9 @@ static HsStatus create_events(HsPassing *passing, const HsContext *context)
 }
 
 HsStatus hs_passing_create(HsModel *model, const HsProgram *program, const HsShards *shards, const HsSpanShare *share,
-                           const HsBeside *beside, bool on_host, HsContext *context, HsPassing *passing)
+                           const HsSideStream *side, bool on_host, HsContext *context, HsPassing *passing)
 {
-    *passing = (HsPassing){ .model = model, .share = share, .beside = beside, .on_host = on_host };
+    *passing = (HsPassing){ .model = model, .share = share, .side = side, .on_host = on_host };
     HS_TRY(hs_param_groups_create(model, shards, HS_SPAN_GRADIENT, &passing->groups));
     passing->visits = calloc((size_t)passing->groups.count + 1, sizeof *passing->visits);
     if (!passing->visits)

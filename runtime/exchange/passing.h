@@ -2,12 +2,12 @@
  *
  * Gradients that pass (distributed.zero: 2): no process ever has those of the whole model.
  *
- *     backward of block 5 -> its gradients, in memory that block 6's had -> summed to who keeps the states -> block 4
+ *     backward of block 5 -> its gradients, in memory that block 6's had -> summed to the states' rank -> block 4
  *
- * On a device a group is summed beside the next one's backward, which therefore has other memory.
+ * On a device a group is summed during the next one's backward, which therefore has other memory.
  *
  * A group (param_groups.h) has memory from the first action of backward that adds to one of its gradients to the last.
- * What is summed to this process goes to the gradients of its own spans, which stay: on the device, or with
+ * What is summed to this process goes to its own spans' gradients, which stay: on the device, or with
  * memory.offload: gradients in the host's memory, to which the device adds.
  */
 #ifndef HS_RUNTIME_EXCHANGE_PASSING_H
@@ -21,8 +21,8 @@ typedef struct HsPassing {
     HsParamGroups groups;
     HsVisit *visits; /* one a group */
     int visit_count;
-    const HsBeside *beside; /* borrowed */
-    HsEvent **summed;       /* [visits]: the group's sum is made, and its memory free */
+    const HsSideStream *side; /* borrowed */
+    HsEvent **summed;         /* [visits]: the group's sum is made, and its memory free */
     HsDevice *device;
     HsArena memory;
     HsArena own; /* gradients of the own spans */
@@ -33,7 +33,7 @@ typedef struct HsPassing {
  * The model was committed without any.
  * errors: HS_ENOMEM */
 HsStatus hs_passing_create(HsModel *model, const HsProgram *program, const HsShards *shards, const HsSpanShare *share,
-                           const HsBeside *beside, bool on_host, HsContext *context, HsPassing *passing);
+                           const HsSideStream *side, bool on_host, HsContext *context, HsPassing *passing);
 /* Safe on a zeroed one. */
 void hs_passing_destroy(HsPassing *passing);
 

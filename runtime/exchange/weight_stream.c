@@ -26,7 +26,7 @@ static bool stays(const HsProgram *program, const HsParamGroup *group, int from,
 
 static HsStatus create_events(HsWeightVisits *visits, const HsContext *context)
 {
-    if (!visits->stream->beside->stream)
+    if (!visits->stream->side->stream)
         return HS_OK;
     visits->there = calloc((size_t)visits->count + 1, sizeof(HsEvent *));
     if (!visits->there)
@@ -109,17 +109,17 @@ static HsStatus bring(const HsWeightStream *stream, HsContext *context, int grou
     return HS_OK;
 }
 
-/* Visits up to the `last`-th, whose memory is free by now, are on their way, one behind the other. */
+/* Starts moving the weights of visits up to the `last`-th, in order; their memory is free by now. */
 static HsStatus ask(HsWeightVisits *visits, HsContext *context, int last)
 {
     const HsWeightStream *stream = visits->stream;
     for (; visits->asked <= last && visits->asked < visits->count; visits->asked++) {
         const HsVisit *visit = &visits->items[visits->asked];
-        HsContext beside;
-        HS_TRY(hs_beside_follow(stream->beside, context, &beside));
-        HS_TRY(bring(stream, &beside, visit->group, hs_arena_at(&stream->memory, visit->offset)));
+        HsContext side;
+        HS_TRY(hs_side_stream_follow(stream->side, context, &side));
+        HS_TRY(bring(stream, &side, visit->group, hs_arena_at(&stream->memory, visit->offset)));
         if (visits->there)
-            HS_TRY(context->device->event_record(context->device, visits->there[visits->asked], beside.stream));
+            HS_TRY(context->device->event_record(context->device, visits->there[visits->asked], side.stream));
     }
     return HS_OK;
 }
@@ -151,9 +151,9 @@ static void forget(const HsWeightStream *stream)
 }
 
 HsStatus hs_weight_stream_create(HsModel *model, const HsShards *shards, const HsSpanShare *share,
-                                 const HsBeside *beside, bool on_host, HsContext *context, HsWeightStream *stream)
+                                 const HsSideStream *side, bool on_host, HsContext *context, HsWeightStream *stream)
 {
-    *stream = (HsWeightStream){ .model = model, .share = share, .beside = beside };
+    *stream = (HsWeightStream){ .model = model, .share = share, .side = side };
     HS_TRY(hs_param_groups_create(model, shards, HS_SPAN_WEIGHT, &stream->groups));
     hs_arena_init_at(&stream->own, context->device, HS_MEMORY_WEIGHTS, on_host);
     hs_arena_init(&stream->memory, context->device, HS_MEMORY_WEIGHTS);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Weights that come when they are needed (distributed.zero: 3): each process keeps those whose states it keeps, with
- * memory.offload: weights in the host's memory.
+ * Weights that come when they are needed (distributed.zero: 3): each process keeps the same part of them as of the
+ * states, with memory.offload: weights in the host's memory.
  *
  *     before block 5's first action: own range -> its place in the group's memory -> gathered from all -> block 5
  *
@@ -19,25 +19,25 @@ typedef struct HsWeightStream {
     HsModel *model; /* borrowed, as the share */
     const HsSpanShare *share;
     HsParamGroups groups;
-    const HsBeside *beside; /* borrowed */
-    HsArena own;            /* weights of the own spans; they may be on the host */
-    HsArena memory;         /* of the groups that are there */
+    const HsSideStream *side; /* borrowed */
+    HsArena own;              /* weights of the own spans; they may be on the host */
+    HsArena memory;           /* of the groups that are there */
 } HsWeightStream;
 
-/* Of one program, whose actions they are. */
+/* Of one program and its actions. */
 typedef struct HsWeightVisits {
     const HsWeightStream *stream;
     HsVisit *items; /* in the order of their first actions */
     int count;
     HsEvent **there; /* [count], on a device: the weights have come */
-    int asked;       /* of a pass: so many are on their way or there */
+    int asked;       /* of a pass: how many are on their way or there */
 } HsWeightVisits;
 
 /* Gives the share's own spans their weights, on_host: in pinned memory of the host.  The model was committed without
  * those that are trained.
  * errors: HS_ENOMEM */
 HsStatus hs_weight_stream_create(HsModel *model, const HsShards *shards, const HsSpanShare *share,
-                                 const HsBeside *beside, bool on_host, HsContext *context, HsWeightStream *stream);
+                                 const HsSideStream *side, bool on_host, HsContext *context, HsWeightStream *stream);
 /* Memory for the visits of all programs that use it. */
 HsStatus hs_weight_stream_commit(HsWeightStream *stream, size_t bytes);
 /* Safe on a zeroed one. */

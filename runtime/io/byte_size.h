@@ -13,7 +13,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* A device's memory lies between these: less can only be a number whose unit was left out. */
+/* A device's memory lies between these: less can only be a number without its unit. */
 #define HS_MEMORY_LEAST_BYTES (INT64_C(1) << 20)
 #define HS_MEMORY_MOST_BYTES  (INT64_C(1) << 50)
 

@@ -22,7 +22,7 @@ HsStatus hs_path_exists(const char *path, bool *exists);
 bool hs_same_file(const char *one, const char *other);
 
 /* That a file can be written at the path later: its folder is there and may be written to, and no folder has its name.
- * To be asked before work whose result goes there.  errors: HS_EIO naming what is wrong, and the mend */
+ * To be called before the work that makes it.  errors: HS_EIO naming what is wrong, and the mend */
 HsStatus hs_check_output(const char *path);
 
 /* The same of a new folder: it is not there, or is empty, and can be made.  errors: HS_EIO; HS_ECONFIG where something

@@ -52,8 +52,8 @@ HsStatus hs_storage_has(const char *folder, const char *name, bool *exists);
 /* Removes a file, or a folder with all that is in it.  Links are removed, never followed. */
 HsStatus hs_storage_remove(const char *path);
 
-/* The file holds `text` whole or stays as it was: written under a temporary name, then renamed.  text NULL: whoever
- * made it had no memory.  errors: HS_ENOMEM, HS_EIO naming the file */
+/* The file holds `text` whole or stays as it was: written under a temporary name, then renamed.  text NULL: there
+ * was no memory for it.  errors: HS_ENOMEM, HS_EIO naming the file */
 HsStatus hs_storage_replace_text(const char *path, const char *text);
 /* The same of what `print` writes: all of it in memory before the file is touched. */
 typedef HsStatus (*HsPrinter)(FILE *stream, const void *user);

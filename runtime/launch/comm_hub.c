@@ -99,7 +99,7 @@ typedef struct Verdict {
     int32_t rank, unused; /* 0: all call the same */
 } Verdict;
 
-/* Everybody learns of the same two calls that differ. */
+/* All ranks report the same two calls that differ. */
 static HsStatus begin(Star *star, const HsCommCall *call)
 {
     Verdict verdict = { .first = *call };

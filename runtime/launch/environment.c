@@ -131,7 +131,7 @@ static HsStatus find_address(const char *address, HsLaunched *launched)
             launched->rank_from, launched->size);
     int port;
     HS_TRY(number_of("MASTER_PORT", 1, 65535, &port));
-    /* The store that torchrun itself keeps has the port that it tells. */
+    /* torchrun's own store, where it has one, occupies the port that is set. */
     launched->port = port + (store && strcmp(store, "True") == 0);
     launched->ports = HS_HUB_PORTS;
     const size_t length = strlen(host);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * The rendezvous, see hub.h.  Rank 0 reads from all newcomers at a time, so that one which says nothing (a port scanner,
- * another program) keeps nobody waiting.
+ * another program) does not keep the others waiting.
  */
 #include "runtime/launch/hub_internal.h"
 
@@ -124,11 +124,11 @@ static HsStatus give_up(HsHub *hub, HsStatus status, double waited_s)
 /* A connection that fails between the ranks' arrival and their start. */
 static HsStatus name_rank(const HsHub *hub, int rank, HsStatus status)
 {
-    char who[256];
+    char member[256];
     if (status == HS_OK)
         return HS_OK;
-    hs_hub_describe(&hub->members[rank], NULL, who, sizeof who);
-    return hs_error_prefix(HS_EDEVICE, "%s", who);
+    hs_hub_describe(&hub->members[rank], NULL, member, sizeof member);
+    return hs_error_prefix(HS_EDEVICE, "%s", member);
 }
 
 static HsStatus receive_ranks(HsHub *hub, const HsHubOptions *options)
@@ -154,7 +154,7 @@ static HsStatus fail_refused(int socket, uint32_t bytes, double deadline_s)
     return hs_fail(HS_ECONFIG, "rank 0 refused: %s", why);
 }
 
-/* *there: a hub of this run answered, whose word counts; *is_other: one that has another secret. */
+/* *there: a hub of this run answered, and its answer is final; *is_other: one that has another secret. */
 static HsStatus try_port(HsHub *hub, const HsHubOptions *options, const char *host, int port, double deadline_s,
                          bool *there, bool *is_other)
 {
@@ -180,7 +180,7 @@ static HsStatus try_port(HsHub *hub, const HsHubOptions *options, const char *ho
     else if (*there && status == HS_OK)
         status = fail_refused(socket, frame.bytes, hs_clock_s() + 2);
     if (*there && status == HS_EIO)
-        status = hs_error_prefix(HS_EDEVICE, "rank 0 of %d, which was to say who the others are", hub->size);
+        status = hs_error_prefix(HS_EDEVICE, "rank 0 of %d, which was to list the other ranks", hub->size);
     if (*there && status == HS_OK)
         hub->links[0].socket = socket;
     else

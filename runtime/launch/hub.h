@@ -40,7 +40,7 @@ typedef struct HsHubMember {
 
 typedef struct HsHub HsHub;
 
-/* Rank 0 in two steps, so that its port may be told to the others in between; *port is the one it listens on. */
+/* Rank 0 in two steps, so that its port can be sent to the others in between; *port is the one it listens on. */
 HsStatus hs_hub_listen(const HsHubOptions *options, HsHub **hub, int *port);
 /* hub: what hs_hub_listen made, or (other ranks) NULL.  On failure *hub is destroyed.
  * errors: HS_EDEVICE naming absent ranks; HS_ECONFIG for ranks that do not belong together; HS_EIO */

@@ -12,11 +12,11 @@
  * A proof says that its side knows the run's secret (secret.h), and serves for this connection alone, as the nonces do.
  * Until the newcomer's is right, nothing that it sends is looked at: two fields of fixed size, whatever they hold.  One
  * that sends something else, or does not send it in time, is closed and counted, and one line in the end says how many.
- * Without a secret the hub is on the loopback address, where the system says whose process a newcomer is: another user's
- * is closed.
+ * Without a secret the hub is on the loopback address, where the system says which user's process a newcomer is:
+ * another user's is closed.
  *
- * All newcomers are heard at a time, so that one which says nothing keeps no other waiting, and of more than there is room
- * for the one that has been silent for longest goes.
+ * All newcomers are read at a time, so that a silent one keeps no other waiting.  When there is no room for one more,
+ * the one that has been silent for longest is closed.
  */
 #include <errno.h>
 #include <poll.h>
@@ -100,14 +100,14 @@ void hs_hub_refuse(int socket, const char *why)
     hs_wire_send(socket, HS_FRAME_REFUSED, why, strlen(why) + 1, hs_clock_s() + 1);
 }
 
-/* *stays: the connection is a rank's.  An error ends the run; what belongs to another run is only sent away. */
+/* *stays: the connection is a rank's.  An error ends the run; other connections are closed. */
 static HsStatus admit(HsHub *hub, int socket, const HsHubMember *member, bool *stays)
 {
     char why[768];
     *stays = false;
     if (member->magic != hs_hub_magic || memchr(member->run, '\0', sizeof member->run) == NULL ||
         memchr(member->host, '\0', sizeof member->host) == NULL) {
-        hs_warn("a rank of another build connected: sent away");
+        hs_warn("closed the connection of a rank of another build");
         hs_hub_refuse(socket, "rank 0 is of another build");
         return HS_OK;
     }
@@ -116,7 +116,7 @@ static HsStatus admit(HsHub *hub, int socket, const HsHubMember *member, bool *s
         hs_hub_describe(member, NULL, named, sizeof named);
         snprintf(why, sizeof why, "%s of run '%.63s' connected to run '%.63s'", named, member->run,
                  hub->members[0].run);
-        hs_warn("%s: sent away", why);
+        hs_warn("%s: connection closed", why);
         hs_hub_refuse(socket, why);
         return HS_OK;
     }

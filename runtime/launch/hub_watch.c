@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Heartbeats over the hub's connections, two a second: each rank tells rank 0 its step and operation, rank 0 tells all
- * others what it knows of everybody.  A connection that closes without a goodbye is a process that died; one that stays silent, a process
- * or a host that is stopped.  Rank 0 passes the first reason on to everybody.
+ * Heartbeats over the hub's connections, two a second: each rank sends its step and operation to rank 0, which sends
+ * those of all to all.  A connection that closes without a goodbye is a process that died; one that stays silent, a
+ * process or a host that is stopped.  Rank 0 passes the first reason on to all.
  */
 #include <poll.h>
 #include <signal.h>
@@ -16,11 +16,11 @@
 
 static const double beat_s = 0.5;
 
-/* Whoever this rank is linked with.  Called with the mutex held. */
+/* To all that this rank is linked with.  Called with the mutex held. */
 static void tell_all(HsHub *hub, HsFrameKind kind, const void *content, size_t bytes)
 {
     for (int r = 0; r < hub->size; r++)
-        if (hub->links[r].socket >= 0 && !hub->links[r].left) /* what cannot be told will be seen */
+        if (hub->links[r].socket >= 0 && !hub->links[r].left) /* a failure to send shows in the watch */
             (void)hs_wire_send(hub->links[r].socket, kind, content, bytes, hs_clock_s() + 1);
 }
 
@@ -37,11 +37,11 @@ static void fail(HsHub *hub, const char *reason)
 
 static void lose(HsHub *hub, int rank, const char *what)
 {
-    char who[256], reason[512];
+    char member[256], reason[512];
     pthread_mutex_lock(&hub->mutex);
-    hs_hub_describe(&hub->members[rank], &hub->beats[rank], who, sizeof who);
+    hs_hub_describe(&hub->members[rank], &hub->beats[rank], member, sizeof member);
     pthread_mutex_unlock(&hub->mutex);
-    snprintf(reason, sizeof reason, "%s %s", who, what);
+    snprintf(reason, sizeof reason, "%s %s", member, what);
     fail(hub, reason);
 }
 
@@ -186,34 +186,34 @@ HsStatus hs_hub_check(void *user)
 void hs_hub_abort(void *user, const char *reason)
 {
     HsHub *hub = user;
-    char who[256], text[sizeof hub->reason];
+    char member[256], text[sizeof hub->reason];
     pthread_mutex_lock(&hub->mutex);
     note_own(hub);
-    hs_hub_describe(&hub->members[hub->rank], &hub->beats[hub->rank], who, sizeof who);
+    hs_hub_describe(&hub->members[hub->rank], &hub->beats[hub->rank], member, sizeof member);
     pthread_mutex_unlock(&hub->mutex);
-    snprintf(text, sizeof text, "%s gave up: %.600s", who, reason);
+    snprintf(text, sizeof text, "%s gave up: %.600s", member, reason);
     fail(hub, text);
 }
 
 void hs_hub_late(void *user, double waited_s)
 {
     HsHub *hub = user;
-    char who[256], waiting[256], text[sizeof hub->reason];
+    char member[256], waiting[256], text[sizeof hub->reason];
     int behind = hub->rank;
     pthread_mutex_lock(&hub->mutex);
     note_own(hub);
     for (int r = 0; r < hub->size; r++)
         if (hub->beats[r].sequence < hub->beats[behind].sequence)
             behind = r;
-    hs_hub_describe(&hub->members[behind], &hub->beats[behind], who, sizeof who);
+    hs_hub_describe(&hub->members[behind], &hub->beats[behind], member, sizeof member);
     hs_hub_describe(&hub->members[hub->rank], &hub->beats[hub->rank], waiting, sizeof waiting);
     pthread_mutex_unlock(&hub->mutex);
     if (behind == hub->rank)
         snprintf(text, sizeof text, "%s has waited for %.0f s (distributed.timeout), and no rank is behind it", waiting,
                  waited_s);
     else
-        snprintf(text, sizeof text, "%s is alive and has not come for %.0f s (distributed.timeout) while %s waits", who,
-                 waited_s, waiting);
+        snprintf(text, sizeof text, "%s is alive and has not come for %.0f s (distributed.timeout) while %s waits",
+                 member, waited_s, waiting);
     fail(hub, text);
 }
 

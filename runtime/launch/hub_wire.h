@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * Frames on a TCP connection: a kind, a length, bytes.  Private to the hub.  Sockets do not block: every call has a
- * deadline, and goes on after interruptions and parts.
+ * deadline, and continues after interruptions and partial transfers.
  */
 #ifndef HS_RUNTIME_LAUNCH_HUB_WIRE_H
 #define HS_RUNTIME_LAUNCH_HUB_WIRE_H

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
- * From who this process is to its communicator:
+ * From this process's rank to its communicator:
  *
  *     --processes        the shared memory that the parent made
  *     torchrun, srun     rank 0's hub; on one host then shared memory that rank 0 makes, else TCP through rank 0, with
  *                        heartbeats over the hub
- *     mpirun             MPI tells where rank 0's hub is; on one host then shared memory, else MPI, with heartbeats over
+ *     mpirun             MPI says where rank 0's hub is; on one host then shared memory, else MPI, with heartbeats over
  *                        the hub
  */
 #include "runtime/launch/launch.h"
@@ -43,7 +43,7 @@ bool hs_launch_is_child(void)
     return getenv("HALFSTEP_RANK") && getenv("HALFSTEP_SEGMENT");
 }
 
-/* One voice. */
+/* Only rank 0 prints. */
 static void lower_voice(int rank)
 {
     static char speaker[32];
@@ -131,7 +131,7 @@ static HsStatus fail_hosts(const HsHub *hub, int size)
                    size, first, other);
 }
 
-/* Who shares this host and its cores. */
+/* How many ranks share this host and its cores, and how many of them come before this one. */
 static void count_neighbours(HsComm *comm, const HsHub *hub)
 {
     const HsHubMember *own = hs_hub_member(hub, comm->rank);
@@ -156,7 +156,7 @@ static HsCommGuard guard_by_hub(const HsConfig *config)
                           .late = hs_hub_late };
 }
 
-/* Data have connections of their own, made in the same way. */
+/* Data have separate connections, made in the same way. */
 static HsStatus use_tcp(const HsConfig *config, const HsHubOptions *met)
 {
     HsHubOptions options = *met;
@@ -238,14 +238,14 @@ static HsStatus use_hub(const HsConfig *config, HsLaunched *launched)
     return status;
 }
 
-/* Where rank 0 is, which MPI itself tells; on one host with a secret for this start. */
+/* Where rank 0 is, sent by MPI itself; on one host with a secret for this start. */
 typedef struct Meeting {
     int64_t port, number;
     HsSecret secret;
     char addresses[240];
 } Meeting;
 
-/* Whether all ranks run on one machine, as MPI tells them. */
+/* Whether all ranks run on one machine, exchanged by MPI. */
 static HsStatus is_one_machine(HsComm *mpi, bool *one)
 {
     uint64_t machine[2] = { hs_hub_machine(), 0 }; /* the lowest and the highest of all, by one maximum */
@@ -359,7 +359,7 @@ HsStatus hs_launch_join(const HsConfig *config, HsComm **comm)
     *comm = joined.comm;
     if ((*comm)->size > 1)
         hs_info("processes: %d, by %s", (*comm)->size, hs_comm_name(*comm));
-    /* Shared memory has heartbeats of its own. */
+    /* Shared memory has its own heartbeats. */
     if (joined.hub && !joined.guarded) {
         hs_hub_destroy(joined.hub);
         joined.hub = NULL;

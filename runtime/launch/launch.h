@@ -31,7 +31,7 @@ bool hs_launch_is_child(void);
  * errors: HS_ECONFIG for an environment that makes no sense, HS_EDEVICE where others do not come */
 HsStatus hs_launch_join(const HsConfig *config, HsComm **comm);
 
-/* At the end, and what of (its message stays): a failure is told to the others, with its message, unless they know of another one. */
+/* At the end, with the run's status (its message stays): sends a failure to the others, unless they know of another. */
 void hs_launch_leave(HsStatus status);
 /* How many processes a launcher started, this one included.  errors: those of its environment */
 HsStatus hs_launch_count(const HsConfig *config, int *size);

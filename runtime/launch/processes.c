@@ -4,10 +4,10 @@
  * holds all signals back and takes one after another.
  *
  *     a signal that stops    to every process; they agree, save and leave, and a second one ends them at once
- *     SIGTSTP                stops them all, then this one; SIGCONT lets them go on
- *     a process that failed  the others are told by the shared memory at once, and have some seconds to leave
+ *     SIGTSTP                stops them all, then this one; SIGCONT continues them
+ *     a process that failed  the others learn of it from the shared memory at once, and have some seconds to leave
  *
- * Processes are in groups of their own: what a terminal sends comes to this one alone, and once to each of them.  Should
+ * Each process is in its own group: what a terminal sends comes to this one alone, which sends it once to each.  Should
  * this one die, the system kills them (PR_SET_PDEATHSIG).
  */
 #include <signal.h>
@@ -24,11 +24,11 @@
 #include "runtime/launch/launch.h"
 #include "runtime/launch/spawn.h"
 
-/* After the first failure the others leave by themselves; there is nothing that they would save.  Who is stopped, or in
- * the middle of a long computation, is killed after so long. */
+/* After the first failure the others leave by themselves; there is nothing that they would save.  Those that are
+ * stopped, or in the middle of a long computation, are killed after this time. */
 static const double grace_s = 5;
 
-/* Taken by this process, or by one of the others, which told the rest. */
+/* Taken by this process, or by one of the others, which passed it on. */
 static int stop_signal;
 
 typedef struct Processes {
@@ -74,7 +74,7 @@ static void signal_all(const Processes *processes, int number)
             kill(processes->ids[r], number);
 }
 
-/* By a signal after which all save and leave, whoever had it; 0: it ended otherwise. */
+/* The signal after which it saved and left, whichever process got it; 0: it ended otherwise. */
 static int left_by(int status)
 {
     static const int signals[] = { HS_STOP_SIGNAL_NUMBERS };

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * This program started anew, as a child process in a group of its own: a terminal's Ctrl-C reaches the parent alone,
+ * This program started anew, as a child process in its own group: a terminal's Ctrl-C reaches the parent alone,
  * which passes each signal on once.  A child's parent may die at any moment, however it dies, and the child gets a signal.
  */
 #ifndef HS_RUNTIME_LAUNCH_SPAWN_H
@@ -15,7 +15,7 @@
 typedef struct HsSpawn {
     char *const *arguments;  /* argv, NULL at its end; argv[0] is for process lists */
     int orphan_signal;       /* what the child gets when this process dies */
-    int output;              /* gets what the child prints, whose input is empty; below 0: both are this process's */
+    int output;              /* gets what the child prints, and its input is empty; below 0: both are this process's */
     int given;               /* a descriptor that stays open in the child; below 0: none */
     const sigset_t *signals; /* those that the child holds back */
     void (*prepare)(void *); /* called in the child before it becomes the program, with `user`; NULL: nothing is */

@@ -21,7 +21,7 @@ void hs_adapter_module(const char *parameter, char *module, size_t size)
     snprintf(module, size, "%.*s", length, parameter);
 }
 
-/* PEFT's rule for lists: the whole name, or its end after a dot.  Beside it: words, and globs of the whole name. */
+/* PEFT's rule for lists: the whole name, or its end after a dot.  In addition: words, and globs of the whole name. */
 static bool is_target(const HsNode *node, const char *module, const char *target)
 {
     if (strcmp(target, "all-linear") == 0)

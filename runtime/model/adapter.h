@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Which matrices of a finished table have adapters, and what stays trainable beside them.
+ * Which matrices of a finished table have adapters, and what else stays trainable.
  */
 #ifndef HS_RUNTIME_MODEL_ADAPTER_H
 #define HS_RUNTIME_MODEL_ADAPTER_H

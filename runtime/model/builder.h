@@ -38,7 +38,7 @@ int hs_builder_table(HsBuilder *builder, const char *prefix, const char *suffix,
 int hs_builder_vector(HsBuilder *builder, const char *prefix, const char *suffix, HsParamStart start, int64_t size);
 /* The token table: with model.tie_head it is the head as well. */
 int hs_builder_token_table(HsBuilder *builder, const char *prefix, const char *suffix);
-/* The head's matrix: the tied token table, or one of its own. */
+/* The head's matrix: the tied token table, or a separate one. */
 int hs_builder_head_table(HsBuilder *builder, int token_table);
 /* The parameter is made of parts, stacked along its rows; `suffix` as above, NULL where files hold the whole. */
 typedef struct HsPart {

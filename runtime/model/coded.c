@@ -293,7 +293,7 @@ HsStatus hs_model_cast(HsModel *model, HsContext *context, bool training)
     return HS_OK;
 }
 
-/* With kept scales of their own, processes would train different models. */
+/* With kept scales that differ, processes would train different models. */
 static HsStatus agree_on_maxima(const HsModelScalings *scalings, HsContext *context, HsComm *comm)
 {
     HS_TRY(hs_op_roll_scales(context, &(HsRollScalesArgs){ .scalings = scalings->now,

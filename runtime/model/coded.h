@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Linear layers whose products are of codes below 16 bits (precision.mode: fp8): which they are, the memory of their
+ * Linear layers that multiply codes below 16 bits (precision.mode: fp8): which they are, the memory of their
  * weights' codes and of their scalings, and when these change.
  *
  *     weight 16-bit --cast, once a step--> codes of w for x w^T, codes of w^T for dy w

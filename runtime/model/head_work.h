@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * What the head does beside the loss, for strategies that compare logits: they exist nowhere else.
+ * What the head does in addition to the loss, for strategies that compare logits: they exist nowhere else.
  *     keeping    the K largest logits of each row are written down, to be matched when the row is replayed (DER++)
  *     matching   replayed rows are pulled towards the logits that were kept of them
  *     a teacher  new rows (LwF), replayed ones (generative replay) or both are pulled towards what another model says of the
@@ -27,7 +27,7 @@ typedef struct HsHeadWork {
     void *terms; /* [N] out, of the losses' dtype: what the two add to the loss */
 } HsHeadWork;
 
-/* Before programs are made: room for the gradient of a chunk beside its logits, and for a teacher's logits. */
+/* Before programs are made: room for the gradient of a chunk next to its logits, and for a teacher's logits. */
 void hs_model_expect_head_work(HsModel *model, bool teacher);
 
 #endif

@@ -26,7 +26,7 @@ typedef struct HsLayerCall {
     HsContext *context;
     bool training;                  /* dropout and z-loss on */
     bool sample_labels;             /* the head draws its targets from the model */
-    int64_t predict;                /* the head writes the likeliest of so many tokens over each target; 0: not asked */
+    int64_t predict;                /* the head writes the likeliest of that many tokens over each target; 0: none */
     int64_t batch, sequence_length; /* rows = batch * sequence_length */
     int64_t position_start;         /* of row 0; 0 except in decoding */
     HsTensor starts;                /* [rows] i32, where documents begin; absent: one a sequence */
@@ -58,7 +58,7 @@ struct HsLayer {
     const char *name;
     HsStatus (*forward)(const HsLayerCall *call, const HsNode *node);
     HsStatus (*backward)(const HsLayerCall *call, const HsNode *node);
-    /* Shapes of the scratch that one call needs beside the backend's workspace; NULL: none. */
+    /* Shapes of the scratch that one call needs in addition to the backend's workspace; NULL: none. */
     void (*scratch)(const HsNode *node, const HsTensor *outputs, bool backward, HsTensor scratch[HS_NODE_SCRATCH]);
     /* Bit i: backward reads inputs[i], outputs[i], saved[i]. */
     unsigned reads_inputs, reads_outputs, reads_saved;
@@ -84,7 +84,7 @@ extern const HsLayer hs_layer_embedding, hs_layer_norm, hs_layer_linear, hs_laye
 HsStatus hs_layer_head_logits(HsContext *context, const HsPrecision *precision, const HsParam *weight, HsTensor hidden,
                               HsTensor logits);
 
-/* call->head_work on one chunk, whose first row is `first`; dlogits, which has the loss's gradient, is added to. */
+/* call->head_work on one chunk, from row `first` on; dlogits, which has the loss's gradient, is added to. */
 HsStatus hs_layer_head_distill(const HsLayerCall *call, HsTensor logits, HsTensor targets, HsTensor dlogits,
                                int64_t first);
 /* Scratch of the two functions below, for a micro-batch of `rows`. */

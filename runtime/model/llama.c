@@ -7,8 +7,8 @@
  *     x -+- norm - qkv - [head norm] - rope - attention - o_proj -(+)-+- norm - gate|up - swiglu - down -(+)- ...
  *        +---------------------------------------------------------+  +-----------------------------------+
  *
- * Parameters have Hugging Face's names, [out, in], except for the two products that are fused here, whose parts have
- * them:  self_attn.qkv_proj = rows of q_proj, k_proj, v_proj;   mlp.gate_up_proj = rows of gate_proj, up_proj.
+ * Parameters have Hugging Face's names, [out, in], except for the two products that are fused here: their parts
+ * have them:  self_attn.qkv_proj = rows of q_proj, k_proj, v_proj;   mlp.gate_up_proj = rows of gate_proj, up_proj.
  */
 #include <stdio.h>
 

@@ -26,7 +26,7 @@ static void fill_uniform(const HsTensor *tensor, uint64_t seed, uint32_t site, d
     }
 }
 
-/* Bytes of a packed copy; 0 when this parameter has none.  Beside adapters the model has none in training: it would
+/* Bytes of a packed copy; 0 when this parameter has none.  With adapters the model has none in training: it would
  * stand in memory three times, and to pack it anew for each product takes one part in as many as a product has rows. */
 static size_t packed_bytes(const HsContext *context, const HsParam *param, const HsOperand *copy, bool training)
 {

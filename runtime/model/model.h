@@ -64,7 +64,7 @@ typedef struct HsParam {
     /* Several matrices stacked along their rows (q|k|v, gate|up): the rows of each; one part: the whole. */
     int part_count;
     int64_t part_rows[HS_PARAM_MOST_PARTS];
-    char part_names[HS_PARAM_MOST_PARTS][64]; /* where files hold each part under a name of its own; else empty */
+    char part_names[HS_PARAM_MOST_PARTS][64]; /* where files hold each part under its own name; else empty */
     bool published_transposed;                /* Hugging Face's files hold it as [in, out] */
     bool spread;          /* an adapter's B that its layer lays out anew before it multiplies (adapter.c) */
     bool trainable;       /* not named by train.freeze */
@@ -96,7 +96,7 @@ static inline bool hs_param_multiplies(const HsParam *param)
            (param->role == HS_PARAM_ADAPTER && !param->spread);
 }
 
-/* The tensors that files have for a parameter: its parts, where these have names of their own, else the whole. */
+/* The tensors that files have for a parameter: its parts, where these have their own names, else the whole. */
 static inline int hs_param_stored_parts(const HsParam *param)
 {
     return param->part_names[0][0] == '\0' ? 1 : param->part_count;
@@ -121,7 +121,7 @@ typedef struct HsSlot {
     int producer;   /* node, or HS_NONE for tokens and targets */
     int block;      /* -1 outside blocks */
     unsigned group; /* HS_GROUP_* bits: which policies drop it */
-    /* The parameter whose gradient this is a share of, made by another node than the parameter's: added to the gradient
+    /* This is a share of that parameter's gradient, made by another node than the parameter's: added to the gradient
      * straight away, or, where gradients pass (HsModel.passing), left to the parameter's node.  HS_NONE: of none. */
     int share_of;
     bool needs_gradient; /* backward makes a gradient of the same shape and dtype: something trainable lies below */
@@ -182,7 +182,7 @@ typedef struct HsAttributes {
     uint32_t site;         /* RNG site, unique in the model */
     int64_t vocabulary, head_chunk;
     HsDtype logit, trained_logit, logit_gradient; /* trained_logit: where a gradient is made of them */
-    bool own_logit_gradient, teacher_logits;      /* the head needs memory of their own for them (head_work.h) */
+    bool own_logit_gradient, teacher_logits;      /* the head needs separate memory for them (head_work.h) */
     HsAdapterShape adapter;
     HsProductPolicy code_policy; /* of a linear layer's forward product of codes; else there are none */
     int scaling;                 /* its first in HsModel.scalings */
@@ -229,7 +229,7 @@ typedef struct HsModel {
     bool teacher;         /* a copy of another model that only teaches: its memory is accounted apart */
     bool streams;         /* weights of what is trained, too, in training (runtime/exchange/weight_stream.h) */
     bool passing;         /* gradients have their memory from what passes them on (runtime/exchange/passing.h) */
-    bool looks_at_inputs; /* something beside the layers reads x of linear layers backward: it is kept as it is */
+    bool looks_at_inputs; /* something other than the layers reads x of linear layers backward: it is kept as it is */
     HsModelScalings scalings;
     /* memory */
     HsArena weights, gradients, packed;
@@ -259,16 +259,16 @@ HsStatus hs_model_initialize_adapters(HsModel *model, HsContext *context, uint64
                                       int span_count);
 /* After any change of weights: every packed copy anew; codes are made when a pass begins. */
 HsStatus hs_model_pack(HsModel *model, HsContext *context);
-/* Codes of what is stale, before a pass.  training: one whose magnitudes are recorded, and which kept scales are for. */
+/* Codes of what is stale, before a pass.  training: a pass that records magnitudes and may use kept scales. */
 HsStatus hs_model_cast(HsModel *model, HsContext *context, bool training);
 /* The end of an optimizer step's passes: scales of the next one, which follow from what all processes have seen. */
 HsStatus hs_model_roll_scales(HsModel *model, HsContext *context, HsComm *comm);
 /* The scale source of a cast. */
 HsScaleSource hs_model_scale_source(const HsModel *model, bool training);
 
-/* Inputs that read a slot: the first node's, which is the last whose backward adds to its gradient, and how many. */
+/* Inputs that read a slot: the first node's, which is the last to add to its gradient in backward, and how many. */
 typedef struct HsReaders {
-    int node, input, count; /* node: HS_NONE where nobody reads it */
+    int node, input, count; /* node: HS_NONE where nothing reads it */
 } HsReaders;
 HsReaders hs_model_readers(const HsModel *model, int slot);
 

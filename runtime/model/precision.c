@@ -145,7 +145,7 @@ HsStatus hs_precision_resolve(const HsConfig *config, HsProducts products, HsPre
     if (!can_multiply(&products, row->forward) || !can_multiply(&products, row->dgrad) ||
         !can_multiply(&products, row->wgrad))
         return hs_fail(HS_ECONFIG,
-                       "precision.mode: %s needs a GPU, whose tensor cores multiply it; this device has no such "
+                       "precision.mode: %s needs a GPU with tensor cores for it; this device has no such "
                        "products: set precision.mode: fp32",
                        mode);
     *precision = *row;

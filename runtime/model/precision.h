@@ -11,7 +11,7 @@
 #include "kernels/ops/product_policy.h"
 #include "runtime/config/config.h"
 
-/* What a device multiplies in hardware beside f32: dtypes, and formats to which it rounds operands. */
+/* What a device multiplies in hardware in addition to f32: dtypes, and formats to which it rounds operands. */
 typedef struct HsProducts {
     bool bf16, f16;
     bool rounds_to[HS_FORMAT_COUNT];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Frozen matrices in four bits beside adapters (adapter.base: nf4; Dettmers et al. 2023, "QLoRA").  A parameter's
+ * Frozen matrices in four bits under adapters (adapter.base: nf4; Dettmers et al. 2023, "QLoRA").  A parameter's
  * weight keeps its shape and the format that products decode it to, and has no data; HsParam.stored.nf4 has it.
  */
 #ifndef HS_RUNTIME_MODEL_QUANTIZED_H
@@ -9,11 +9,11 @@
 #include "runtime/model/model.h"
 
 /* Every matrix of the blocks that adapters leave as it is: each tensor that files have for it is quantized by itself.
- * errors: HS_ECONFIG naming one whose sizes do not divide */
+ * errors: HS_ECONFIG naming one with sizes that do not divide */
 HsStatus hs_model_quantize_base(HsModel *model);
 
-/* Elements first .. of `to`, one tensor of the matrix, become those of `part`, which lies in host memory.  context: whose
- * device holds `to`; NULL: host memory. */
+/* Elements first .. of `to`, one tensor of the matrix, become those of `part`, which lies in host memory.  context: of
+ * the device that holds `to`; NULL: host memory. */
 HsStatus hs_quantized_place(const HsQuantized *to, int64_t first, const HsQuantized *part, const HsContext *context);
 /* The same from values in host memory.  errors: HS_ENOMEM */
 HsStatus hs_quantized_set(const HsQuantized *to, int64_t first, int64_t count, const float *values,

@@ -18,7 +18,7 @@ const char *hs_param_role_name(HsParamRole role);
 bool hs_param_matches(const HsParam *param, const char *pattern);
 
 /* chosen[param_count]: set true for every parameter that a pattern names; others stay as they are.
- * errors: HS_ECONFIG for a pattern that names no parameter: it tells `key`, the pattern and the nearest names. */
+ * errors: HS_ECONFIG for a pattern that names no parameter, with `key`, the pattern and the nearest names. */
 HsStatus hs_params_select(const HsModel *model, const char *key, const HsStringList *patterns, bool *chosen);
 
 #endif

@@ -79,7 +79,7 @@ double hs_axis_place(const HsAxis *axis, double value, double from, double to)
     return from + (value - axis->low) / (axis->high - axis->low) * (to - from);
 }
 
-/* Counted, not added up: beside 1e18 a step of 1 would add nothing and the ticks would never end. */
+/* Counted, not added up: at 1e18 a step of 1 would add nothing and the ticks would never end. */
 bool hs_axis_tick(const HsAxis *axis, int index, double *tick)
 {
     *tick = (ceil(axis->low / axis->step - 1e-9) + index) * axis->step;

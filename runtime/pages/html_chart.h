@@ -45,7 +45,7 @@ HsChartBox hs_chart_place_name(HsChartTaken *taken, double x, double y, const ch
 /* The name in its box, and a thin line to a point that it does not stand next to. */
 void hs_chart_write_name(FILE *stream, const HsChartBox *box, double x, double y, const char *name);
 
-/* Opens figure and svg; `what`: "line chart", for who listens. */
+/* Opens figure and svg; `what`: "line chart", for screen readers. */
 void hs_chart_begin(FILE *stream, const char *title, double height, const char *what);
 /* At most `width` units of a text, the cut marked. */
 void hs_chart_cut(FILE *stream, const char *text, double width);

@@ -12,7 +12,7 @@
 
 enum { HS_INSPECT_FILES = 3, HS_INSPECT_HISTOGRAMS = 8, HS_INSPECT_FORMATS = 2, HS_INSPECT_TEXT_BYTES = 96 };
 
-/* The formats whose losses are shown. */
+/* The formats for which losses are shown. */
 static const HsDtype hs_inspect_formats[HS_INSPECT_FORMATS] = { HS_F16, HS_BF16 };
 
 typedef struct HsInspectedTensor {
@@ -59,7 +59,7 @@ typedef struct HsInspection {
     int code_count;
 } HsInspection;
 
-/* inspect_codes.c; file: the model's, whose tensors have been looked at.  errors: HS_ENOMEM */
+/* inspect_codes.c; file: the model's, after its tensors were looked at.  errors: HS_ENOMEM */
 HsStatus hs_inspect_codes(HsInspection *inspection, const HsInspectedFile *file);
 /* "2.31% (0.01%)": relative error, and the share of elements that the cast makes 0. */
 const char *hs_inspect_cast(const HsCastLoss *loss, char text[HS_INSPECT_TEXT_BYTES]);

@@ -65,9 +65,9 @@ void hs_page_figure(HsPage *page, const char *name, const char *value, const cha
 
 /* ---- tables ---- */
 
-/* label: for readers that hear the page. */
+/* label: for screen readers. */
 void hs_page_table(HsPage *page, const char *label);
-/* One of texts, whose line ends stay and are seen. */
+/* One of texts; their line ends stay and are seen. */
 void hs_page_table_of_texts(HsPage *page, const char *label);
 /* Titles of columns, those of the rows' names among them; repeated calls add to them. */
 void hs_page_columns(HsPage *page, const char *const *titles, int count);
@@ -190,7 +190,7 @@ typedef struct HsExponentSeries {
 
 /* How numbers spread over binary exponents, with the ranges of the 16-bit formats and of FP8 drawn in: for each series a
  * line of steps, the share of all its elements (zeros and those that are not finite too) in each binade.  Zeros have no
- * exponent: the legend names their share.  Up to 8 series keep colours of their own. */
+ * exponent: the legend names their share.  Up to 8 series keep their own colours. */
 typedef struct HsExponentChart {
     const char *title;
     const HsExponentSeries *series; /* [count] */

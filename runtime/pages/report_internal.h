@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * A run as its metrics.jsonl tells it, between report_read.c, which reads it, and the files that add sections to
+ * A run as its metrics.jsonl has it, between report_read.c, which reads it, and the files that add sections to
  * the page.
  */
 #ifndef HS_RUNTIME_PAGES_REPORT_INTERNAL_H

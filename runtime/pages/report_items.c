@@ -81,9 +81,10 @@ void hs_report_add_accuracy(const HsReport *report, HsPage *page)
 {
     if (!any_accuracy(report))
         return;
-    hs_page_section(page, "What is remembered word for word",
-                    "The share of prompts whose greedy completion is exactly the one in the data: higher is better. A "
-                    "completion of the training text can be remembered; one that is not in it has to be worked out.");
+    hs_page_section(
+        page, "What is remembered word for word",
+        "The share of prompts with a greedy completion that is exactly the one in the data: higher is better. A "
+        "completion of the training text can be remembered; one that is not in it has to be worked out.");
     for (int set = 0; set < HS_ITEM_SET_COUNT && report->matrix.tasks > 0; set++)
         add_map(&report->matrix, set, page);
     for (int set = 0; set < HS_ITEM_SET_COUNT; set++)

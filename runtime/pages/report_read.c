@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Reads run.json, where there is one, and metrics.jsonl.  A table says who reads which event; other events are stepped
- * over, so that a file may hold more than this version draws.  What is drawn is checked: a broken line is an error with
- * its number, never half a report.
+ * Reads run.json, where there is one, and metrics.jsonl.  A table says what reads which event; other events are
+ * skipped, so that a file may hold more than this version draws.  What is drawn is checked: a broken line is an error
+ * with its number, never half a report.
  */
 #include <math.h>
 #include <stddef.h>

@@ -80,8 +80,8 @@ double hs_matrix_forgetting(const HsMatrix *matrix, int task);
 bool hs_matrix_forgets(const HsMatrix *matrix);
 /* The share of the task that is left, after the last row; NAN where something that it needs is unknown. */
 double hs_matrix_left(const HsMatrix *matrix, int task);
-/* The table for a terminal: a column a task, a row after each task, floor and joint where known, accuracies in tables
- * of their own where known, the summary below.
+/* The table for a terminal: a column a task, a row after each task, floor and joint where known, accuracies in
+ * separate tables where known, the summary below.
  * At most `columns` wide (at least 56): names are cut, many tasks take several blocks. */
 void hs_matrix_print(const HsMatrix *matrix, int columns, FILE *stream);
 /* Names, units and one-sentence meanings of the summary's members, in order: tables, pages and documents use them. */

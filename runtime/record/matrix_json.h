@@ -12,7 +12,7 @@
 
 enum { HS_MATRIX_TASKS_MOST = 1024 }; /* what a file may claim: T*T figures are allocated on its word */
 
-/* The first `rows` rows and the rest into `object`; and the summary as an object of its own, for readers that do not
+/* The first `rows` rows and the rest into `object`; and the summary as a separate object, for readers that do not
  * want to compute.  Memory that runs out shows when the tree is written (json.h). */
 void hs_matrix_to_json(const HsMatrix *matrix, int rows, HsJson *object);
 HsJson *hs_matrix_summary_json(const HsMatrix *matrix);

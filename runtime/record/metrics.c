@@ -127,7 +127,7 @@ static HsStatus tensorboard_begins_anew(const char *out_dir, int64_t *resume_byt
 static HsStatus open_tensorboard(HsMetrics *metrics, const HsMetricsOptions *options)
 {
     int64_t resume_bytes = options->resume_at ? options->resume_at->tensorboard_bytes : 0;
-    if (!options->tensorboard) { /* off for now: a later resume goes on where the file ended */
+    if (!options->tensorboard) { /* off for now: a later resume continues where the file ended */
         metrics->tensorboard.bytes = resume_bytes;
         return HS_OK;
     }
@@ -149,7 +149,7 @@ HsStatus hs_metrics_create(const HsMetricsOptions *options, HsMetrics **out)
         return hs_fail(HS_ENOMEM, "no memory for metrics");
     metrics->jsonl.descriptor = metrics->tensorboard.descriptor = -1;
     if (!options->out_dir) {
-        *out = metrics; /* whose progress shows nothing */
+        *out = metrics; /* its progress shows nothing */
         return HS_OK;
     }
     HS_TRY_GOTO(status, hs_make_directories(options->out_dir), failed);

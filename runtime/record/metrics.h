@@ -79,7 +79,7 @@ HsStatus hs_metrics_samples(HsMetrics *metrics, int64_t step, const HsMetricsSam
  * tensor name, maximum, mean, share.  Prints the totals and the tensors that hold most. */
 HsStatus hs_metrics_importance(HsMetrics *metrics, int64_t step, int task, double learning_rate,
                                const HsImportance *importance);
-/* Event "scales", beside a step's record in a mode of codes: `roles`, a list with each role's members role, amax,
+/* Event "scales", with a step's record in a mode of codes: `roles`, a list with each role's members role, amax,
  * scale_lowest, scale_highest (null: the recipe scales blocks), saturated, zeroed (shares, 0 to 1), layer and layer_lost
  * where anything was lost; TensorBoard: "scales/ROLE/amax", ".../scale" (the lowest), ".../saturated", ".../zeroed".
  * Nothing is written of no roles. */
@@ -131,7 +131,7 @@ typedef struct HsMetricsRun {
     const int64_t *task_steps; /* optimizer steps of each */
 } HsMetricsRun;
 HsStatus hs_metrics_run(const char *out_dir, const HsMetricsRun *run);
-/* fsyncs both files and tells where they end. */
+/* fsyncs both files and says where they end. */
 HsStatus hs_metrics_sync(HsMetrics *metrics, HsMetricsPosition *position);
 HsStatus hs_metrics_destroy(HsMetrics *metrics);
 

@@ -4,7 +4,7 @@
  * knows better replaces what an earlier one said.
  *
  *     process     /proc, on every device
- *     device      total less free, as the device itself tells: the host's memory, or a GPU's
+ *     device      total less free, as the device itself reports: the host's memory, or a GPU's
  *     emulated    what this process allocated: no other process is on an emulated device
  *     nvml        a GPU's memory as the driver counts it, utilisation, power, temperature
  */

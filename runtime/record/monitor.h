@@ -4,7 +4,7 @@
  * opened at run time, on NVIDIA GPUs), and the process's own memory.  Samples go to out_dir/device.jsonl: they belong to
  * the machine and the moment, so metrics.jsonl, which is the same however a run is interrupted, does not hold them.
  *
- * Nothing runs beside the training loop, which asks after each step whether a sample is due.
+ * No thread runs for it: the training loop checks after each step whether a sample is due.
  */
 #ifndef HS_RUNTIME_RECORD_MONITOR_H
 #define HS_RUNTIME_RECORD_MONITOR_H
@@ -34,7 +34,7 @@ typedef struct HsMonitorOptions {
     bool emulated;            /* nothing but this process uses it, and no library knows it */
     double every_s;           /* 0: never, and no file */
     const char *out_dir;      /* exists; NULL: samples are taken and no file is written */
-    bool append;              /* a resumed run: go on with its file */
+    bool append;              /* a resumed run: continue its file */
     const char *nvml_library; /* path; NULL: the driver's own */
 } HsMonitorOptions;
 
@@ -44,7 +44,7 @@ void hs_monitor_destroy(HsMonitor *monitor);
 void hs_monitor_set_sampler(HsMonitor *monitor, HsDeviceSampler sampler);
 /* Takes a sample if one is due (the first is due at once), and appends it to the file as one object a line: time_s
  * since create, step, device_used_bytes, device_total_bytes, process_bytes, utilisation, power_w, temperature_c;
- * unknown ones are left out.  *taken tells; `sample` is filled then. errors: HS_EIO, and those of the sampler */
+ * unknown ones are left out.  `sample` is filled where *taken is set.  errors: HS_EIO, and those of the sampler */
 HsStatus hs_monitor_poll(HsMonitor *monitor, int64_t step, HsDeviceSample *sample, bool *taken);
 
 #endif

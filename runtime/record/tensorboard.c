@@ -35,7 +35,7 @@ uint32_t hs_crc32c(const void *bytes, size_t size)
     return ~crc;
 }
 
-/* A CRC stored beside the data it covers would make the CRC of both trivial; hence TFRecord's rotation and constant. */
+/* A CRC stored next to its data would make the CRC of both trivial; hence TFRecord's rotation and constant. */
 uint32_t hs_crc32c_mask(uint32_t crc)
 {
     return ((crc >> 15) | (crc << 17)) + 0xa282ead8u;

@@ -5,7 +5,7 @@
  *     ranges  [step [forward ] [backward  ] ]        every begin and end is a mark, in this order
  *     marks   0     1        2 3          4 5        host: the clock's reading; GPU: event i of the pool, on the stream
  *
- * A GPU tells the distance of two events as a float of milliseconds, which is coarse for distant ones.  So a mark's
+ * A GPU reports the distance of two events as a float of milliseconds, which is coarse for distant ones.  So a mark's
  * time is measured from an anchor, the origin at first, which moves on as soon as a mark is a second away from it:
  *     time(mark) = time(anchor) + elapsed(anchor, mark),   rounded by at most 2^-24 of about a second.
  *
@@ -39,7 +39,7 @@ struct HsTrace {
     size_t capacity;
     int open[MOST_DEPTH]; /* the ranges that have begun: index of their span, or UNNOTED */
     int open_count, depth;
-    /* devices with memory of their own */
+    /* devices with their own memory */
     HsEvent *origin;
     HsEvent **events; /* mark i's is event i; used again after every attach */
     int event_count;
@@ -119,7 +119,7 @@ static HsStatus note_end(HsTrace *trace, int index)
     return HS_OK;
 }
 
-/* `earlier`: the message that the work may just have failed with, which is the one to be told. */
+/* `earlier`: the message that the work may just have failed with, which is the one to be reported. */
 static void keep_failure(HsTrace *trace, HsStatus status, const char *earlier)
 {
     if (status == HS_OK)
@@ -282,7 +282,7 @@ HsStatus hs_trace_read(HsTrace *trace, const HsTraceSpan **spans, int *count)
 
 /* --- the split --- */
 
-/* HS_PART_COUNT: no part of its own, its time is that of the range around it. */
+/* HS_PART_COUNT: no separate part, its time is that of the range around it. */
 static HsStepPart part_of(HsRangeKind kind)
 {
     static const HsStepPart parts[] = {

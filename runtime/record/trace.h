@@ -22,14 +22,14 @@ typedef struct HsTraceSpan {
 } HsTraceSpan;
 
 /* What a step's time is split into; each instant belongs to the innermost range that is a part. */
-#define HS_STEP_PARTS(X)                                              \
-    X(DATA, "data", "waiting for the next batch")                     \
-    X(FORWARD, "forward", "the model up to its last norm")            \
-    X(HEAD, "head and loss", "logits, loss, and their gradients")     \
-    X(RECOMPUTE, "recompute", "forward again, for what was not kept") \
-    X(BACKWARD, "backward", "gradients")                              \
-    X(UPDATE, "optimizer", "norms, clipping, the fused update")       \
-    X(STRATEGY, "strategies", "continual learning beside the update") \
+#define HS_STEP_PARTS(X)                                               \
+    X(DATA, "data", "waiting for the next batch")                      \
+    X(FORWARD, "forward", "the model up to its last norm")             \
+    X(HEAD, "head and loss", "logits, loss, and their gradients")      \
+    X(RECOMPUTE, "recompute", "forward again, for what was not kept")  \
+    X(BACKWARD, "backward", "gradients")                               \
+    X(UPDATE, "optimizer", "norms, clipping, the fused update")        \
+    X(STRATEGY, "strategies", "continual learning outside the update") \
     X(OTHER, "other", "between them: copies, waiting, the host")
 
 typedef enum HsStepPart {

@@ -49,8 +49,8 @@ static HsWeightRounding weight_rounding(const HsAttentionView *view)
                                    : (HsWeightRounding){ info->epsilon / 2.0, info->smallest_subnormal / 2.0 };
 }
 
-/* How far off a left operand of the second products is: p A, whose exponential and factor A were off by the relative
- * error e. */
+/* How far off p A, a left operand of the second products, is where the exponential and the factor A are off by the
+ * relative error e. */
 static double weight_error(HsWeightRounding rounding, double p, double size, double error)
 {
     const double flushed = hs_dtype_info(HS_F32)->smallest_normal, grown = 1.0 + rounding.relative;

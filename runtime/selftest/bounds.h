@@ -28,7 +28,7 @@ static inline double hs_bound_double_sum(int64_t terms, double magnitude)
     return 2.0 * hs_tolerance(terms, 0, HS_F64, HS_F64, magnitude, 0.0);
 }
 
-/* An updated parameter's error goes to where it lives; a weight beside a master sees the master's rounding too. */
+/* Enters an updated parameter's error where it is stored; a weight with a master has the master's rounding too. */
 static inline void hs_bound_parameter(HsTrial *trial, int weight, int master, int64_t i, double error)
 {
     if (!hs_operand_present(trial, master)) {

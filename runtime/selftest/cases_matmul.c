@@ -100,7 +100,7 @@ enum { A, B, ADDEND, BIAS, RESIDUAL, PRE, C, ROW_SUMS };
         dtype, HS_F32, dtype, m, n, k, .options = HS_CASE_UNALIGNED | HS_CASE_TRANSPOSE_A | HS_CASE_ACCUMULATE \
     }
 
-/* A weight's gradient with the bias's beside it: in either layout of b, behind a factor, and misaligned. */
+/* A weight's gradient together with the bias's: in either layout of b, behind a factor, and misaligned. */
 #define SUMS_CASE(dtype, out, m, n, k, ...)                            \
     {                                                                  \
         dtype, out, out, m, n, k, .sums = true, .options = __VA_ARGS__ \

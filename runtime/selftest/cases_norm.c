@@ -40,7 +40,7 @@ static const float epsilon = 1e-5f;
         HS_F32, HS_BF16, HS_BF16, n, c, .dropout = 0.3f,                                                    \
                                         .options = HS_CASE_RESIDUAL | HS_CASE_LAYER | HS_CASE_UNALIGNED     \
     }
-/* A stream in 16 bits, whose rounding is passed on: not where rows are so short that nothing else is left of them. */
+/* A stream in 16 bits, with its rounding passed on: not where rows are so short that nothing else is left of them. */
 #define SUMMED_NARROW(n, c)                                                                                       \
     { HS_BF16, HS_BF16, HS_BF16, n, c, .dropout = 0.2f, .options = HS_CASE_RESIDUAL | HS_CASE_LAYER },            \
     {                                                                                                             \
@@ -223,7 +223,7 @@ enum { B_DY, B_X, B_WEIGHT, B_MEAN, B_RSTD, B_DX, B_DWEIGHT, B_DBIAS, B_DX_ROUND
         HS_F16, HS_F16, HS_F16, n, c, .options = 0                                                       \
     }
 
-/* What a product wants of dx beside it; of an f32 dy the copy is in bf16. */
+/* What a product wants in addition to dx; of an f32 dy the copy is in bf16. */
 #define FINISHED(n, c)                                                                                                      \
     { HS_F32, HS_F32, HS_BF16, n, c, .sums = true, .options = HS_CASE_LAYER | HS_CASE_BIAS | HS_CASE_ACCUMULATE },          \
         { HS_F32, HS_F32, HS_F16, n, c, .sums = true, .options = HS_CASE_LAYER | HS_CASE_BIAS },                            \
@@ -233,7 +233,7 @@ enum { B_DY, B_X, B_WEIGHT, B_MEAN, B_RSTD, B_DX, B_DWEIGHT, B_DBIAS, B_DX_ROUND
         HS_F32, HS_F32, HS_F32, n, c, .sums = true, .options = HS_CASE_LAYER | HS_CASE_ACCUMULATE                           \
     }
 
-/* The branch's gradient beside dx, in dy's format, with dropout or, as evaluation has it, none. */
+/* The branch's gradient in addition to dx, in dy's format, with dropout or, as evaluation has it, none. */
 #define MASKED(n, c)                                                                                               \
     { HS_F32, HS_F32, HS_BF16, n, c, .start = 3, .dropout = 0.2f, .options = HS_CASE_LAYER | HS_CASE_ACCUMULATE }, \
         { HS_F32, HS_F32, HS_F16, n, c, .dropout = 0.5f, .options = HS_CASE_LAYER | HS_CASE_BIAS },                \

@@ -157,7 +157,7 @@ static HsStatus call(HsTrial *trial, HsContext *context, const HsTensor *t)
     return hs_op_quantize(context, &args);
 }
 
-/* Scales of their own are of numbers read before. */
+/* Scales that the call makes itself need the numbers read once before. */
 static double bytes(const HsTrial *trial, const HsContext *context)
 {
     (void)context;

@@ -22,7 +22,7 @@
     }
 
 /* Protection: both steps with and without an importance, each alone and with the path integral; the path alone;
- * a pull computed beforehand, alone and beside a penalty. */
+ * a pull computed beforehand, alone and with a penalty. */
 #define GUARDED(n, more)                                                                                          \
     UPDATE(n, (more) | HS_CASE_ANCHOR | HS_CASE_IMPORTANCE),                                                      \
         UPDATE(n, (more) | HS_CASE_ANCHOR | HS_CASE_IMPORTANCE | HS_CASE_PROXIMAL),                               \
@@ -237,7 +237,7 @@ static int gradient_roundings(const HsTrial *trial)
     return (has_gradient_step(trial) ? 4 : 1) + (hs_operand_present(trial, PULL) ? 2 : 0);
 }
 
-/* What comes after the rule, whose p is off by `error`.
+/* What comes after the rule, which leaves p off by `error`.
  * Proximal: k takes 3 roundings, k / (1 + k) two more and dampens k's; difference, product: 7 on what is taken away,
  * which is k / (1 + k) (p - anchor) = k (p_new - anchor); then the subtraction.  p's own error only shrinks.
  * Path: what is stored differs by its whole tolerance, and difference, unscaling and product round once each. */
@@ -382,7 +382,7 @@ static void bound_adamw8bit(HsTrial *trial)
 }
 
 /* Whether a moment of this sign and of magnitude x, in the map's numbers and off by `slack` at most, may have the code:
- * x lies between the midpoints around the code's level, or, where random bits choose, between the numbers beside its own.
+ * x lies between the midpoints around the code's level, or, where random bits choose, between the numbers next to it.
  * The last level of a sign reaches to the end.  The first negative level of the dynamic map reaches to 0, and so does the
  * first of fp8's v that is not 0. */
 static bool may_have_code(HsMomentMap map, bool is_signed, bool is_negative, double x, double slack, int code)

@@ -30,8 +30,8 @@ typedef struct HsOpReport {
     int timing_count;
 } HsOpReport;
 
-/* Which of an operation's cases: those that are wanted, whose description has a text in it (NULL: all), and of these, with
- * `pairs`, a pairwise covering (pairs.h). */
+/* Which of an operation's cases: those that are wanted and have `match` in their description (NULL: all), and of these,
+ * with `pairs`, a pairwise covering (pairs.h). */
 typedef struct HsCaseChoice {
     bool pairs;
     bool (*wanted)(const HsCase *config);
@@ -53,7 +53,7 @@ HsStatus hs_selftest_time(HsContext *context, int op, const HsRoofline *roofline
                           HsOpReport *report);
 
 typedef struct HsSelftestOptions {
-    const char *op, *match; /* the cases of one operation, those whose description has `match`; NULL: all */
+    const char *op, *match; /* the cases of one operation, those with `match` in their description; NULL: all */
     bool pairs;             /* of the cases a pairwise covering */
     bool hashes;            /* a hash of what was written in each line */
     bool with_speed;

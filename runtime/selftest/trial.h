@@ -71,7 +71,7 @@ typedef struct HsCase {
     HsProductPolicy policy; /* of a product */
     float alpha;            /* of a product; 0: 1 */
     HsMomentMap map;        /* of moments in 8 bits */
-    int quantized; /* a product's b comes in four bits, as so many tensors stacked along its rows; 0: as it is */
+    int quantized; /* a product's b comes in four bits, as that many tensors stacked along its rows; 0: as it is */
 } HsCase;
 
 typedef enum HsRole { HS_ROLE_INPUT, HS_ROLE_OUTPUT, HS_ROLE_BOTH } HsRole;

@@ -73,7 +73,7 @@ static size_t operand_bytes(const HsMatmulArgs *args)
 
 enum { BLOCK = 1 << 15 }; /* numbers that are drawn; the others are these again */
 
-/* Memory of `bytes`, which begins with a copy of the host's and goes on with it once more. */
+/* Memory of `bytes`, filled with copies of the host's, one behind the other. */
 static HsStatus place_repeated(HsContext *context, const void *host, size_t host_bytes, size_t bytes, void **memory)
 {
     HsDevice *device = context->device;

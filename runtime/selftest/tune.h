@@ -11,7 +11,7 @@
 
 enum { HS_TUNE_MOST_PRODUCTS = 512 };
 
-/* Calls whose tensors have no data, no two of the same product. */
+/* Calls with tensors without data, no two of the same product. */
 typedef struct HsTuneList {
     HsMatmulArgs products[HS_TUNE_MOST_PRODUCTS];
     int count, left_out; /* left_out: found no room */

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT
  *
- * Which products are worth measuring: those that a configuration's steps ask for.  The run's own dry run tells, so the
- * list can miss none: the backend's table is copied with one function changed, which looks at each product on its way.
+ * Which products are worth measuring: those that a configuration's steps ask for.  The run's own dry run gives them,
+ * none is missed: the backend's table is copied with one function changed, which looks at each product on its way.
  */
 #include <string.h>
 
 #include "runtime/selftest/tune.h"
 
-/* SwiGLU is a pass of its own behind or before the product, on GPUs: only the product's kernel is chosen. */
+/* SwiGLU is a separate pass behind or before the product, on GPUs: only the product's kernel is chosen. */
 static HsMatmulArgs without_swiglu(const HsMatmulArgs *args)
 {
     HsMatmulArgs product = *args;
@@ -66,7 +66,7 @@ void hs_tune_add_defaults(HsTuneList *list)
         }
 }
 
-/* Who is looking.  A backend's functions are told no more than their call. */
+/* The list that is filled: a backend's functions are given nothing but their call. */
 static _Thread_local struct {
     HsTuneList *list;
     const HsBackend *backend;

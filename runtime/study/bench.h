@@ -4,7 +4,7 @@
  * configurations, with what each costs and what it does to the numbers.
  *
  *   bench_modes.c    which modes: the language of --modes
- *   bench.c          what fits at once, whose turn it is, what is written
+ *   bench.c          what fits at once, which turn is next, what is written
  *   bench_run.c      one mode's run: turns of ordinary training steps, then evaluation, survey, split
  *   bench_figures.c  figures from the measurements
  *   bench_print.c, bench_json.c, bench_page.c, bench_charts.c: the same figures for a terminal, for programs, for eyes

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * Modes are lists of parts, and every part has a key: the configuration key that it sets (first).  All of the grammar's
- * rules are about keys: a part replaces the inherited one with its key, and contradicts one of its own mode.
+ * rules are about keys: a part replaces the inherited one with its key, and contradicts one of the same mode.
  */
 #include "runtime/study/bench_modes.h"
 
@@ -61,7 +61,7 @@ static HsBenchWord find_word(const char *text)
     return word;
 }
 
-/* accumulateN as N; 0 for any other word, and for numbers that no batch has so many sequences for. */
+/* accumulateN as N; 0 for any other word, and for numbers larger than any batch. */
 static int64_t accumulate_of(const char *part)
 {
     const size_t length = sizeof ACCUMULATE - 1;

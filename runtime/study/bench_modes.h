@@ -28,7 +28,7 @@ enum {
     HS_BENCH_OVERRIDES = HS_BENCH_PARTS * HS_BENCH_WORD_OVERRIDES
 };
 
-/* A word and what it sets.  Words whose first overrides set the same key are alternatives. */
+/* A word and what it sets.  Words with first overrides that set the same key are alternatives. */
 typedef struct HsBenchWord {
     const char *word;
     const char *overrides[HS_BENCH_WORD_OVERRIDES]; /* NULL: no second one */

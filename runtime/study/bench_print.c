@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * The bench on a terminal: one table with a row a mode (speed, memory, losses), then tables with a column a mode (split
- * of a step's time, memory by use, gradients by layer), as many modes beside each other as a line has room for.
+ * of a step's time, memory by use, gradients by layer), as many modes next to each other as a line has room for.
  */
 #include <math.h>
 #include <string.h>

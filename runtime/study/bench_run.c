@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * A mode is an ordinary training whose steps are started and collected here, in turns with other runs'.
+ * A mode is an ordinary training with its steps started and collected here, in turns with other runs'.
  *
  *     turn     | start start .. | collect   collect   collect ... |       the queue is kept full, then runs empty
  *     timed                     |- no -----|-- yes ---|-- yes --  |       caches and clocks settle in the first
@@ -100,7 +100,7 @@ HsStatus hs_bench_runner_turn(HsBenchRunner *runner, int64_t most)
     copy_counts(runner);
     if (status != HS_ENUMERIC)
         return status;
-    /* Of a mode that cannot train this model the others are told apart: a result, not a failure of the bench. */
+    /* That a mode cannot train this model is a result, not a failure of the bench. */
     snprintf(runner->run->failure, sizeof runner->run->failure, "%s", hs_error_message());
     return HS_OK;
 }
@@ -210,7 +210,7 @@ HsStatus hs_bench_runner_watch(HsBenchRunner *runner)
     hs_training_forget_graph(&runner->training);
     runner->training.engine.cuda_graph = false;
     HsStatus status = watch(runner);
-    return status == HS_ENUMERIC ? HS_OK : status; /* in a step that nobody asked for */
+    return status == HS_ENUMERIC ? HS_OK : status; /* in a step that is none of the bench's */
 }
 
 void hs_bench_runner_stop(HsBenchRunner *runner)

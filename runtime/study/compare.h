@@ -8,7 +8,7 @@
  *   process_pool.c       several runs at a time, a process each
  *   compare_figures.c, compare_page.c, compare_print.c: strategies for programs, for eyes, for a terminal
  *   halving.c            the arithmetic of rungs
- *   grid.c               the search: rungs of runs, and who goes on
+ *   grid.c               the search: rungs of runs, and which combinations continue
  *   grid_results.c, grid_page.c, grid_print.c: losses by rung, the best combination's lines; the same for eyes, a terminal
  *   compare_front*.c     strategies and strengths: which points no other one makes needless (compare_front.h)
  *
@@ -16,8 +16,8 @@
  * measure, and every one of them can be looked at by itself afterwards.  Runs lie in out_dir/VARIANT-seedN, shorter ones
  * of a search in out_dir/VARIANT-1ofD-seedN; output.log there is what the run said.  They are ordered seed by seed
  * (every variant once, then the next seed), so that what is there after an interruption is balanced.  The same command
- * goes on where it stopped: finished runs are read, begun ones gone on with, missing ones made.  There is no state
- * beside the runs: which variants go on to a search's next rung follows from their losses.
+ * continues where it stopped: finished runs are read, begun ones continued, missing ones made.  There is no state
+ * outside the runs: which variants enter a search's next rung follows from their losses.
  */
 #ifndef HS_RUNTIME_STUDY_COMPARE_H
 #define HS_RUNTIME_STUDY_COMPARE_H
@@ -33,7 +33,7 @@ typedef struct HsCompareOptions {
     const char *const *grids; /* "KEY=VALUE,VALUE,..." [grid_count]; 0: strategies side by side */
     int grid_count;
     bool front;          /* every variant a point, at full length; without strategies and grids the default table */
-    int64_t eta;         /* of the search: 1/eta go on */
+    int64_t eta;         /* of the search: 1/eta continue */
     int rungs;           /* 0: hs_halving_rungs */
     int64_t seeds;       /* of each variant: the configuration's seed, seed + 1, ... */
     int jobs;            /* runs at a time; 0: as many as there are cores and memory for, on a GPU one */

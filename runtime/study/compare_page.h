@@ -3,7 +3,7 @@
  * Strategies side by side: what finished runs say of themselves (report.h), over seeds, as a page, a text table and
  * JSON. How the runs were executed is no matter here.
  *
- * Every figure is the mean over the seeds whose run finished and knows it, with the sample standard deviation
+ * Every figure is the mean over the seeds with a finished run that knows it, with the sample standard deviation
  * sqrt(sum (x - mean)^2 / (n - 1)), unknown for fewer than two.  A row named "joint" gives the others their joint
  * losses (the same seed's last row), hence excess over joint and the perplexity ratio; without it those of the runs
  * stand. Overheads are against the row "none": time a token, tokens/s of none over this one's, minus 1; memory, this
@@ -51,7 +51,7 @@ static inline bool hs_compare_none(const HsCompareFigures *figures, int member)
 HsStatus hs_compare_figures(const HsCompareRow *rows, int count, HsCompareFigures **figures);
 void hs_compare_figures_free(HsCompareFigures *figures, int count);
 
-/* For pages and JSON that have more: the page's table, and compare.json as a tree, whose member "strategies" has an
+/* For pages and JSON that have more: the page's table, and compare.json as a tree: its member "strategies" has an
  * object a row. */
 void hs_compare_add_table(const HsCompareFigures *figures, int count, HsPage *page);
 HsJson *hs_compare_json(const HsCompareRow *rows, const HsCompareFigures *figures, int count);

@@ -105,7 +105,7 @@ static int name_width(const HsCompareFigures *figures, int count, int columns)
     return width < most ? width : most;
 }
 
-/* How many of the columns fit beside the name. */
+/* How many of the columns fit next to the name. */
 static int fitting(int room, int name, bool spread)
 {
     int used = name, count = 0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * A run is started by `trainer --config out_dir/config.yaml OVERRIDES`, as anybody could start it.
+ * A run is started by `trainer --config out_dir/config.yaml OVERRIDES`, as a user would.
  */
 #include "runtime/study/compare_runs.h"
 

@@ -139,7 +139,7 @@ static HsStatus read_grid(const char *text, HsVariantAxis *axis)
     if (strcmp(axis->key, "seed") == 0)
         return hs_fail(HS_ECONFIG, "--grid seed: --seeds says how many seeds each combination has");
     if (strcmp(axis->key, "out_dir") == 0)
-        return hs_fail(HS_ECONFIG, "--grid out_dir: each run has a folder of its own already, under --out");
+        return hs_fail(HS_ECONFIG, "--grid out_dir: each run has its own folder already, under --out");
     if (strcmp(axis->key, "strategy") == 0)
         return hs_fail(HS_ECONFIG, "--grid: unknown key strategy; did you mean continual.strategy?");
     snprintf(option, sizeof option, "--grid %.100s", axis->key);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * The search: each rung's runs, then who goes on.
+ * The search: each rung's runs, then which combinations continue.
  */
 #include <inttypes.h>
 #include <math.h>
@@ -54,7 +54,7 @@ static HsStatus train_rung(Search *search, int rung)
     return status;
 }
 
-/* Who goes on from the rung. */
+/* Which combinations continue after the rung. */
 static HsStatus drop(Search *search, int rung)
 {
     const int before = search->left_count;
@@ -69,7 +69,7 @@ static HsStatus drop(Search *search, int rung)
         for (int i = 0; i < before; i++)
             if (survives[i])
                 search->left[search->left_count++] = search->left[i];
-        hs_info("rung %d of %d: %d of %d combinations go on", rung + 1, search->results.rungs, search->left_count,
+        hs_info("rung %d of %d: %d of %d combinations continue", rung + 1, search->results.rungs, search->left_count,
                 before);
     }
     free(losses);

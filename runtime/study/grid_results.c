@@ -142,7 +142,7 @@ HsStatus hs_grid_best_yaml(const HsGridResults *results, char **text)
         keys[i] = name;
     }
     if (stream)
-        (void)hs_config_print_keys(results->best, keys, stream); /* closing tells whether it is whole */
+        (void)hs_config_print_keys(results->best, keys, stream); /* closing shows whether it is whole */
     for (int i = 0; stream && i < overrides->count; i++)
         if (in_list(overrides->items[i]))
             fprintf(stream, "# in its list: %s\n", overrides->items[i]);

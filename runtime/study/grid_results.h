@@ -4,7 +4,7 @@
  * (grid_print.c).  How the runs were executed is no matter here.
  *
  * Of the combinations that a rung trained, the loss is the mean over seeds; one seed that diverged makes it infinite.
- * Ranks: who came further is before who fell earlier, then the lower loss; losses of different rungs never compare.
+ * Ranks: the combination that reached a later rung first, then the lower loss; losses of different rungs never compare.
  */
 #ifndef HS_RUNTIME_STUDY_GRID_RESULTS_H
 #define HS_RUNTIME_STUDY_GRID_RESULTS_H

@@ -5,7 +5,7 @@
  * which each trains what the one before left over.
  *
  *     rung k of K, from 0      runs of 1/eta^(K-1-k) of the full length
- *     survivors of m           those whose loss is at most the max(1, floor(m/eta))-th smallest: ties stay together
+ *     survivors of m           those with a loss of at most the max(1, floor(m/eta))-th smallest: ties stay together
  *
  * So 12 combinations with eta 3 and 3 rungs cost 12/9 + 4/3 + 1 = 3.67 full runs, the grid 12.  What diverged (a loss
  * that is not finite) never survives.
@@ -25,9 +25,9 @@ enum { HS_HALVING_RUNGS = 10, HS_HALVING_DEFAULT_RUNGS = 3, HS_HALVING_ETA = 3, 
 int hs_halving_rungs(int64_t combinations, int64_t eta, int64_t steps);
 /* eta^(rungs-1-rung): what the full length is divided by. */
 int64_t hs_halving_divisor(int64_t eta, int rungs, int rung);
-/* Of so many, how many stay when no losses are equal. */
+/* Of `count`, how many stay when no losses are equal. */
 int64_t hs_halving_keep(int64_t count, int64_t eta);
-/* Marks who goes on; returns how many.  losses [count]; survives [count] */
+/* Marks those that continue; returns how many.  losses [count]; survives [count] */
 int64_t hs_halving_survivors(const double *losses, int64_t count, int64_t eta, bool *survives);
 
 #endif

@@ -59,7 +59,7 @@ static bool steps_need_data(const HsConfig *config)
     return needed;
 }
 
-/* Texts that are not here, or long, need not keep anyone from planning. */
+/* Texts that are missing or long are not needed for a plan. */
 static HsStatus look_at_data(HsTraining *training)
 {
     char reason[512];
@@ -83,7 +83,7 @@ static bool names_gpu(const char *device)
     return strcmp(device, "auto") == 0 || strncmp(device, "cuda", 4) == 0;
 }
 
-/* The first of so many, which nobody is beside: a plan exchanges nothing. */
+/* The first of `processes`, without the others: a plan exchanges nothing. */
 static HsComm *paper_rank(int processes)
 {
     static HsComm comm;
@@ -185,7 +185,7 @@ static HsStatus print_room(const HsTraining *training, const HsMemoryPlan *plan,
             plan->micro_batches, plan->micro_batches == 1 ? "" : "s");
     if (training->config->training.batch_size == training->rows_per_step &&
         training->config->training.gradient_accumulation_steps > 1)
-        fprintf(out, " (mer takes the %" PRId64 " batches of an accumulation as steps of their own)",
+        fprintf(out, " (mer takes the %" PRId64 " batches of an accumulation as separate steps)",
                 training->config->training.gradient_accumulation_steps);
     if (left >= 0) {
         HS_TRY(hs_planner_find_most(training, &hs_planner_rows, training->config, plan->micro_batch, plan->device_bytes,
@@ -237,13 +237,13 @@ static void print_offload(const HsMemoryPlan *plan, FILE *out)
         return;
     fprintf(out,
             "memory.offload: the update moves %.1f MiB to the host and %.1f back, at %.0f GB/s each way, and reads and "
-            "writes %.1f MiB there at %.0f GB/s (nominal rates), beside each other: %.3g s\n",
+            "writes %.1f MiB there at %.0f GB/s (nominal rates), at the same time: %.3g s\n",
             hs_mebibytes(plan->offload_down), hs_mebibytes(plan->offload_up), HS_LINK_BYTES_A_SECOND * 1e-9,
             hs_mebibytes(plan->offload_host), HS_HOST_BYTES_A_SECOND * 1e-9, hs_memory_plan_offload_seconds(plan));
     if (plan->passes_host > 0)
         fprintf(
             out,
-            "  passes move %.1f MiB to the host and %.1f from it, beside computing: at least %.3g s at these rates\n",
+            "  passes move %.1f MiB to the host and %.1f from it, while computing: at least %.3g s at these rates\n",
             hs_mebibytes(plan->passes_down), hs_mebibytes(plan->passes_up), hs_memory_plan_passes_seconds(plan));
 }
 

@@ -13,7 +13,7 @@
 
 typedef struct HsPlannerOptions {
     size_t device_bytes; /* plan for a GPU of this size that is not here; 0: for the device here */
-    const HsCard *card;  /* whose rates to use; device_bytes is its memory then.  NULL: measure */
+    const HsCard *card;  /* the one with the rates to use; device_bytes is its memory then.  NULL: measure */
     bool layers;         /* a row for each block */
     bool fit;            /* search for the fastest way also when the configuration fits */
     bool table;          /* the largest models for common sizes of memory, instead of this one's plan */
@@ -46,7 +46,7 @@ size_t hs_planner_parameter_bytes(const HsMemoryPlan *plan);
 HsStatus hs_card_find(const char *name, const HsCard **card);
 /* "RTX 3060 (12 GB), ...": all of them, on the heap; NULL when there is no memory. */
 char *hs_card_list(void);
-/* Of the options' card, else as this device measures them; flops and bytes are 0 where nobody knows.
+/* Of the options' card, else as this device measures them; flops and bytes are 0 where unknown.
  * probe_bytes: of memory that measuring may hold meanwhile */
 HsDeviceRates hs_planner_rates(const HsTraining *training, const HsPlannerOptions *options,
                                const HsPrecision *precision, size_t probe_bytes);
@@ -103,7 +103,7 @@ HsStatus hs_planner_print_fits(const HsTraining *training, const HsPlannerOption
 
 /* --- planner_ladder.c --- */
 
-/* What each memory technique saves: a line for each of hs_rungs, planned by a dry run of its own.  A rung that the
+/* What each memory technique saves: a line for each of hs_rungs, planned by its own dry run.  A rung that the
  * configuration or the device refuses is shown with the reason.
  * errors: HS_ECONFIG where all are refused, HS_ENOMEM */
 HsStatus hs_planner_print_ladder(const HsTraining *training, const HsPlannerOptions *options, FILE *out);

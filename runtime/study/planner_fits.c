@@ -14,7 +14,7 @@ typedef struct Kind {
     const HsRung *rung;
     char refused[512]; /* why the configuration cannot have it; empty: it can */
     HsConfig config;
-    int64_t rows, length; /* fit the size before, and take so many bytes */
+    int64_t rows, length; /* fit the size before, and take these bytes: */
     size_t rows_bytes, length_bytes;
 } Kind;
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Several processes on paper: what each rank takes at each stage of distributed.zero beside the formulas, what it sends,
+ * Several processes on paper: what each rank takes at each stage of distributed.zero, with the formulas, what it sends,
  * and how fast more of them would be.
  *
  * With P parameters, w, g and s bytes of a weight, of its gradient and of its master and moments, N ranks and A
@@ -12,8 +12,8 @@
  *     2      w + (g + s)/N                 A g + w
  *     3      (w + g + s)/N                 A (g + 2 w)
  *
- * The time of a step: products and memory traffic as without other ranks, then what is sent at the link's rate.  At stages
- * 0 and 1 gradients are sent while the last micro-batch's backward goes on: all but the first block's can be hidden
+ * The time of a step: products and memory traffic as without other ranks, then what is sent at the link's rate.  At
+ * stages 0 and 1 gradients are sent while the last micro-batch's backward runs: all but the first block's can hide
  * behind it.  At stages 2 and 3 nothing is.  Up to 8 GPUs share a host and its links; beyond that the network's rate
  * counts for all that is sent.  Latencies, other users and stragglers are left out: real runs are slower.
  */
@@ -169,7 +169,7 @@ HsStatus hs_planner_print_scaling(const HsTraining *training, const HsPlannerOpt
         HsMemoryPlan plan;
         HsStatus status = draft_rank(training, &config, size, 0, &plan);
         if (status == HS_ECONFIG) {
-            fprintf(out, "  %4d   the step cannot be divided among so many\n", size);
+            fprintf(out, "  %4d   the step cannot be divided among this many\n", size);
             continue;
         }
         HS_TRY(status);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * How far a configuration can grow within a limit.  Bytes are nearly a straight line over sequences and over their
- * length: two points of it lead to within a few of the answer, and where they don't, halving goes on.
+ * length: two points of it lead to within a few of the answer, and where they don't, halving continues.
  */
 #include <math.h>
 

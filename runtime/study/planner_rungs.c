@@ -43,7 +43,7 @@ const HsRung hs_rungs[] = {
       { "adapter.", "adapter.kind=lora", "adapter.base=unchanged" },
       HS_SCORES_NONE,
       "LoRA",
-      "low-rank changes are trained beside frozen matrices; rank and targets as the file says" },
+      "low-rank changes to frozen matrices are trained; rank and targets as the file says" },
     { "+ QLoRA", { "adapter.base=nf4" }, HS_SCORES_NONE, "QLoRA", "the blocks' frozen matrices in four bits" },
 };
 const int hs_rung_count = sizeof hs_rungs / sizeof *hs_rungs;

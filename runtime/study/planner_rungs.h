@@ -15,7 +15,7 @@ enum { HS_RUNG_SETS = 16, HS_RUNG_OVERRIDES = 32 };
  * 16-bit format or f32.  This runtime has no such attention; what it would take is computed, and added to the plan. */
 typedef enum HsScoresKept {
     HS_SCORES_NONE,
-    HS_SCORES_OF_ONE_LAYER, /* whose forward is computed again */
+    HS_SCORES_OF_ONE_LAYER, /* its forward is computed again */
     HS_SCORES_OF_ALL_LAYERS
 } HsScoresKept;
 
@@ -34,7 +34,7 @@ extern const int hs_rung_count;
 int hs_rung_overrides(int rung, const char *overrides[HS_RUNG_OVERRIDES]);
 /* errors: those of the configuration with these keys, behind the rung's name */
 HsStatus hs_rung_load(const HsPlannerOptions *options, int rung, HsConfig *config);
-/* Of one layer for a batch of so many sequences of the configuration's length; `element_bytes` a score. */
+/* Of one layer for a batch of `sequences` sequences of the configuration's length; `element_bytes` a score. */
 size_t hs_rung_score_bytes(const HsConfig *config, int64_t sequences, size_t element_bytes);
 
 #endif

@@ -8,10 +8,10 @@
  * How long they take is a model, in this order:
  *     products and attention   the backend's own (kernels/cuda/product/matmul_model.cuh, predicted.cuh)
  *     everything else          launches * LAUNCH_CLOCKS / clock + bytes / (SHARE * bandwidth)
- * where bytes are those that no implementation can avoid (kernels/ops/cost.h), each from memory, although a small model's
- * come from L2.  A kernel that begins beside the one before it (compute capability 9.0) has EARLY_CLOCKS of its start
- * behind it when that one ends: an assumption.  SHARE is what well-made kernels reach of the datasheet's bandwidth.  Kernels of one stream run one
- * after another; the host needs HOST_LAUNCH_S for each launch, beside the GPU, or one replay for all (a recorded graph).
+ * where bytes are those that no implementation can avoid (kernels/ops/cost.h), each from memory, though a small model's
+ * come from L2.  A kernel that begins while the one before runs (compute capability 9.0) has EARLY_CLOCKS of its start
+ * behind it when that one ends: an assumption.  SHARE is what good kernels reach of the datasheet's bandwidth.  Kernels
+ * of a stream run in turn; meanwhile the host needs HOST_LAUNCH_S a launch, or one replay for all (a recorded graph).
  */
 #include <assert.h>
 #include <inttypes.h>
@@ -27,7 +27,7 @@ static const double LAUNCH_CLOCKS = 3000.0, EARLY_CLOCKS = 1000.0, SHARE = 0.9, 
 typedef struct StepRow {
     HsRangeKind part;
     const char *operation;
-    int64_t calls, launches, early; /* early: begin beside the kernel before */
+    int64_t calls, launches, early; /* early: begin while the kernel before runs */
     double bytes, flops, seconds;
 } StepRow;
 
@@ -47,7 +47,7 @@ typedef struct StepWalk {
     int64_t listed;
 } StepWalk;
 
-/* Launches are told of without saying for whom. */
+/* The hook for launches has no user pointer. */
 static _Thread_local StepWalk *walking;
 
 static double launch_seconds(const HsCard *card)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Something that is computed in a process of its own, a fork of this one: a GPU that was looked at keeps memory for the
+ * Something that is computed in a separate process, a fork of this one: a GPU that was looked at keeps memory for the
  * process that looked, and a plan reads texts.
  */
 #ifndef HS_RUNTIME_STUDY_PROCESS_APART_H

@@ -99,7 +99,7 @@ static HsStatus reap_all(Pool *pool, HsPoolDone done, void *user, bool *some)
         if (!reap(pool, &pool->jobs[i]))
             continue;
         *some = true;
-        if (status == HS_OK && !pool->told) /* what a stopped run leaves is looked at when it has gone on */
+        if (status == HS_OK && !pool->told) /* what a stopped run leaves is read after it was continued */
             status = done(user, i);
     }
     return status;
@@ -131,7 +131,7 @@ HsStatus hs_pool_run(HsPoolJob *jobs, int count, int at_once, HsPoolDone done, v
         return first[0] ? hs_fail(result, "%s", first) : result;
     if (hs_run_stop_asked())
         return hs_fail(HS_EINTERRUPTED,
-                       "stopped by %s; the runs under way are saved: the same command goes on from here",
+                       "stopped by %s; the runs under way are saved: the same command continues from here",
                        hs_run_stop_name());
     return HS_OK;
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * Runs of the trainer as child processes, several at a time: this same program, started anew with other arguments, so
- * that nothing of one run (threads, memory, a crash) is another's (runtime/launch/spawn.h).  A child whose parent dies gets
- * SIGTERM: it saves and leaves.
+ * that nothing of one run (threads, memory, a crash) is another's (runtime/launch/spawn.h).  If the parent dies,
+ * children get SIGTERM: they save and exit.
  */
 #ifndef HS_RUNTIME_STUDY_PROCESS_POOL_H
 #define HS_RUNTIME_STUDY_PROCESS_POOL_H

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Between two tasks of a strategy that gives each an adapter of its own: W += s B A, rounded once to the weight's format;
+ * Between two tasks of a strategy that gives each its own adapter: W += s B A, rounded once to the weight's format;
  * then A is drawn anew and B is zero, so the model is the same function but for that rounding.
  *
  * An adapter of a task that is not to be retained is dropped instead: the matrices are what they were before the task.

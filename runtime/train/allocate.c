@@ -47,7 +47,7 @@ static HsStatus optimizer_config(const HsConfig *config, const HsPrecision *prec
     return hs_optimizer_kind_find(config->optimizer.kind, &rules->kind);
 }
 
-/* What is not updated element by element is one process's. */
+/* Matrices updated as a whole (Muon, some strategies) belong to one rank. */
 static bool stays_whole(const HsSpan *span, const void *user)
 {
     const HsTraining *training = user;
@@ -55,7 +55,7 @@ static bool stays_whole(const HsSpan *span, const void *user)
            hs_optimizer_kind_of(&training->optimizer.config, span) == HS_OPTIMIZER_MUON;
 }
 
-/* Every trainable parameter with its group, then those whose states are this process's. */
+/* Every trainable parameter with its group, then those with states on this rank. */
 static HsStatus divide_states(HsTraining *training, const HsOptimizerConfig *rules)
 {
     HsExchange *exchange = &training->exchange;
@@ -264,7 +264,7 @@ static HsStatus try_whole_weights(HsTraining *training)
     return HS_OK;
 }
 
-/* Weights are cast whole. */
+/* Each rank casts the complete weights. */
 static HsStatus check_codes(const HsTraining *training)
 {
     if (!hs_precision_codes(&training->precision))

@@ -129,18 +129,18 @@ done:
     return status;
 }
 
-/* names: further ones of the checkpoint, beside `latest`. */
+/* names: further ones of the checkpoint, in addition to `latest`. */
 static HsStatus save(HsRun *run, const char *out_dir, const char *const *names, int name_count)
 {
     HsTraining *training = &run->training;
-    /* The record of this checkpoint lies before the position that the checkpoint stores, so that a resumed run goes on
-     * behind it. */
+    /* The record of this checkpoint lies before the position that the checkpoint stores, so that a resumed run
+     * continues behind it. */
     assert(training->queue.count == 0);
     HsMetricsRecord record = hs_run_record(run, "checkpoint");
     HS_TRY(hs_metrics_record(run->metrics, &record));
     HsMetricsPosition position;
     HS_TRY(hs_metrics_sync(run->metrics, &position));
-    /* Before a task's first step too, whose beginning may have reset some of it. */
+    /* Before a task's first step too: its beginning may have reset some of it. */
     hs_training_copy_optimizer_state(training);
     training->state.micro_batch = training->train_program.batch;
     training->state.tuning_hash = (int64_t)training->engine.tuning_hash;
@@ -263,7 +263,7 @@ static HsStatus refuse_differences(const HsConfig *config, const HsConfig *saved
             folder, may_change ? untrue : differing);
     if (future > 0 && !may_change)
         return hs_fail(HS_ECONFIG,
-                       "%s was made with another configuration; differing: %s. To go on with it from there: "
+                       "%s was made with another configuration; differing: %s. To continue from there: "
                        "resume=changed. Else set them back, choose another out_dir, or remove the old run",
                        folder, differing);
     return HS_OK;
@@ -288,8 +288,8 @@ static HsStatus compare_known(HsRun *run, const HsConfig *saved, const char *fol
     return status;
 }
 
-/* The configuration that a checkpoint was made with.  memory.limit is of no account here, and in MiB in the first
- * releases' checkpoints, which the check of sizes would refuse. */
+/* The configuration that a checkpoint was made with.  memory.limit is irrelevant here, and in MiB in the
+ * oldest checkpoints, which the check of sizes would refuse. */
 static HsStatus load_config_of(const char *folder, HsConfig *saved)
 {
     static const char *const without_limit[] = { "memory.limit=0" };

@@ -446,7 +446,7 @@ static HsStatus load_corner(const Loading *loading, const char *name, double *va
     return status;
 }
 
-/* What lies beside the corner stays as it is. */
+/* What lies outside the corner stays as it is. */
 static HsStatus load_matrix(HsRun *run, const Loading *loading)
 {
     const HsMatrix *matrix = &run->matrix;

@@ -135,7 +135,7 @@ static HsStatus create_matrix(HsRun *run)
     return status;
 }
 
-/* The reservoir lies in the host's memory, beside the device's account and in it. */
+/* The reservoir lies in the host's memory, and is entered in the device's account. */
 HsStatus hs_training_create_reservoir(HsTraining *training)
 {
     const HsConfig *config = training->config;
@@ -252,7 +252,7 @@ HsStatus hs_training_meet_task(HsTraining *training, int task)
     HsEvaluation known, foreign;
     if (!hs_continual_wants_foreignness(training->continual, task))
         return HS_OK;
-    training->consolidating = true; /* a signal now: the checkpoint before it is the one to go on from */
+    training->consolidating = true; /* a signal now: the checkpoint before it is the one to continue from */
     HS_TRY(hs_evaluate_text(&evaluator, &training->data.tasks[task - 1], WINDOWS, &known));
     HS_TRY(hs_evaluate_text(&evaluator, &training->data.tasks[task], WINDOWS, &foreign));
     training->consolidating = false;

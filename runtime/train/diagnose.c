@@ -20,7 +20,7 @@ static HsStatus explain(const HsTraining *training, const HsStepReport *report, 
     return hs_fail(
         HS_ENUMERIC,
         "gradients are not finite at step %lld with loss scale %g, the smallest allowed; first non-finite value: "
-        "%s. The state is kept for inspection in %s; the last checkpoint is unchanged. To go on %s with%s "
+        "%s. The state is kept for inspection in %s; the last checkpoint is unchanged. To continue %s with%s "
         "a lower learning rate: trainer --config %s/config.yaml resume=changed learning_rate=%.2g",
         (long long)training->state.counters.applied_steps, (double)report->loss_scale, where, kept,
         hs_checkpoint_exists(out_dir, &saved) == HS_OK && saved ? "from it" : "from the start", wider, out_dir,

@@ -5,7 +5,7 @@
  *     reservoir --kept logits of replayed sequences--> step --largest logits of new ones--> reservoir
  *
  * A sequence enters the reservoir when the batch behind its own is mixed, and its logits follow when its step is
- * collected, before the next one starts: so whoever draws it finds them.  This takes one step under way at a time
+ * collected, before the next one starts: so a step that draws it finds them.  This takes one step under way at a time
  * (step_queue.c).  Which logits a step sees depends on the order of the data alone, as the reservoir does.
  *
  * A teacher is a second model of which there are weights alone.  It runs on each micro-batch before the training program,
@@ -117,7 +117,7 @@ HsStatus hs_training_keep_logits(HsTraining *training, const HsStepSlot *slot)
     HS_TRY(share_logits(training, slot, entries));
     hs_stream_settle(training->stream);
     const int64_t *taken = hs_stream_taken(training->stream, &count);
-    /* A batch's new sequences are a window of their own, and stand first. */
+    /* A batch's new sequences are a separate window, and stand first. */
     assert(count == slot->step.new_rows);
     for (int64_t row = 0; row < count; row++)
         if (taken[row] >= 0)

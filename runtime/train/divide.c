@@ -10,7 +10,7 @@
 #include "runtime/config/continual.h"
 #include "runtime/train/run.h"
 
-/* The rows of a batch, or those that are drawn beside it, in equal parts of whole micro-batches. */
+/* The rows of a batch, or those that are drawn in addition to it, in equal parts of whole micro-batches. */
 static HsStatus check_rows(const HsTraining *training, int64_t rows, const char *what)
 {
     const int64_t count = training->exchange.ranks.count, micro_batch = hs_config_micro_batch(training->config);
@@ -57,7 +57,7 @@ static HsStatus check_passing(const HsTraining *training, int64_t rows)
     return HS_OK;
 }
 
-/* As configured; where gradients pass each micro-batch is one, unless it is said otherwise. */
+/* Configured value; default where gradients pass (ZeRO-2/3, offload): one virtual rank per micro-batch. */
 static int64_t virtual_ranks(const HsTraining *training)
 {
     const HsConfig *config = training->config;
@@ -85,7 +85,7 @@ HsStatus hs_training_divide(HsTraining *training)
     const int64_t asked = config->distributed.virtual_ranks;
     HS_TRY(hs_virtual_ranks_divide(virtual_ranks(training), comm, &exchange->ranks));
     exchange->ranks.asked = asked;
-    /* As it is from now on, also for a checkpoint that another number of processes goes on from.  0 says one piece. */
+    /* As it is from now on, also for a checkpoint that another number of processes continues.  0: one piece. */
     if (config->distributed.exact)
         config->distributed.virtual_ranks = exchange->ranks.count > 1 ? exchange->ranks.count : 0;
     if (exchange->ranks.count == 1)
@@ -104,7 +104,7 @@ HsStatus hs_training_divide(HsTraining *training)
     return HS_OK;
 }
 
-/* One that says nothing about them goes on with the virtual ranks that it was begun with. */
+/* A run that does not set its virtual ranks continues with those that it was begun with. */
 HsStatus hs_training_keep_virtual_ranks(HsTraining *training, const char *folder)
 {
     HsConfig *config = training->config, saved;
@@ -119,11 +119,10 @@ HsStatus hs_training_keep_virtual_ranks(HsTraining *training, const char *folder
     config->distributed.virtual_ranks = kept;
     if (kept > 0 || training->engine.comm->size == 1 || hs_is(config->training.resume, "changed"))
         return HS_OK;
-    return hs_fail(
-        HS_ECONFIG,
-        "%s was made by one process whose batches are one piece (distributed.virtual_ranks: 1). To go on with "
-        "%d processes, whose sums are rounded elsewhere: resume=changed",
-        folder, training->engine.comm->size);
+    return hs_fail(HS_ECONFIG,
+                   "%s was made by one process with undivided batches (distributed.virtual_ranks: 1). To continue with "
+                   "%d processes, which round sums in other places: resume=changed",
+                   folder, training->engine.comm->size);
 }
 
 int64_t hs_training_micro_batch(const HsTraining *training)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Keys whose default changed between versions.  A run that is resumed keeps what it began with: where the configuration
- * does not set such a key, and the checkpoint's run had the earlier default (or is from before there was the key), it is
- * set to that, and said.
+ * Keys with a default that changed between versions.  A run that is resumed keeps what it began with: where the
+ * configuration does not set such a key, and the checkpoint's run had the earlier default (or is from before there was
+ * the key), it is set to that, with a line in the log.
  */
 #include <string.h>
 

@@ -58,7 +58,7 @@ static HsStatus evaluate_windows(const HsEvaluator *evaluator, const HsDataset *
     return HS_OK;
 }
 
-/* Batches are added up in their order, whoever evaluated them. */
+/* Batches are added up in their order, whichever rank evaluated them. */
 static HsStatus sum_windows(const HsEvaluator *evaluator, const HsDataset *dataset, int64_t windows, Counted *counted)
 {
     HsStream *const stream = evaluator->context->stream;

@@ -9,7 +9,7 @@
 #include "runtime/data/dataset.h"
 #include "runtime/engine/program.h"
 
-/* An evaluation program, whose work the ranks share.  tokens, targets: scratch [batch, T]. */
+/* An evaluation program; the ranks share its work.  tokens, targets: scratch [batch, T]. */
 typedef struct HsEvaluator {
     HsProgram *program;
     HsContext *context;
@@ -21,7 +21,7 @@ typedef struct HsEvaluator {
 typedef struct HsEvaluation {
     double loss;                        /* mean, nats a token; NAN: no target counts */
     double bytes_per_token;             /* text of the counted targets; NAN: they have none */
-    double accuracy[HS_ITEM_SET_COUNT]; /* share of items whose greedy completion is exact; NAN: no items */
+    double accuracy[HS_ITEM_SET_COUNT]; /* share of items with an exact greedy completion; NAN: no items */
     int64_t items[HS_ITEM_SET_COUNT];   /* how many there are */
 } HsEvaluation;
 
@@ -35,8 +35,8 @@ HsStatus hs_evaluate(const HsEvaluator *evaluator, const HsDataset *dataset, int
 /* Bits a byte of text, so that tokenizers compare: loss / (ln 2 * bytes_per_token). */
 double hs_bits_per_byte(double loss, double bytes_per_token);
 
-/* Share of the set's items whose greedy completion equals theirs token by token, as text is generated from the prompt
- * alone; one pass tells, without generating: greedy decoding makes the completion if and only if, given prompt and
+/* Share of the set's items for which greedy decoding of the prompt alone makes their completion, token by token.  One
+ * pass finds it, without generating: greedy decoding makes the completion if and only if, given prompt and
  * completion so far, each of its tokens is the likeliest (hs_program_predict).  NAN for an empty set. */
 HsStatus hs_evaluate_items(const HsEvaluator *evaluator, const HsDataset *dataset, const HsItemSet *set,
                            double *accuracy);

@@ -53,12 +53,12 @@ HsStatus hs_training_create_exchange(HsTraining *training)
                    ? hs_buckets_create(&training->train_program, &exchange->shards, &exchange->sums,
                                        training->engine.comm, context, &exchange->buckets)
                    : HS_OK;
-    HS_TRY(hs_beside_create(context, &exchange->beside));
+    HS_TRY(hs_side_stream_create(context, &exchange->side));
     HS_TRY(hs_passing_create(&training->model, &training->train_program, &exchange->shards, &exchange->share,
-                             &exchange->beside, level >= HS_OFFLOAD_GRADIENTS, context, &exchange->passing));
+                             &exchange->side, level >= HS_OFFLOAD_GRADIENTS, context, &exchange->passing));
     if (!hs_training_streams_weights(training))
         return HS_OK;
-    HS_TRY(hs_weight_stream_create(&training->model, &exchange->shards, &exchange->share, &exchange->beside,
+    HS_TRY(hs_weight_stream_create(&training->model, &exchange->shards, &exchange->share, &exchange->side,
                                    level >= HS_OFFLOAD_WEIGHTS, context, stream));
     HS_TRY(hs_weight_visits_find(stream, &training->train_program, context, &exchange->train_visits, &train_bytes));
     HS_TRY(hs_weight_visits_find(stream, &training->evaluation_program, context, &exchange->evaluation_visits,
@@ -79,7 +79,7 @@ void hs_training_destroy_exchange(HsTraining *training)
     hs_weight_visits_destroy(&exchange->evaluation_visits);
     hs_weight_stream_destroy(&exchange->weight_stream);
     hs_passing_destroy(&exchange->passing);
-    hs_beside_destroy(&training->engine.device, &exchange->beside);
+    hs_side_stream_destroy(&training->engine.device, &exchange->side);
 }
 
 void hs_training_exchange(HsTraining *training)

@@ -2,8 +2,8 @@
  *
  * The estimators of fisher.h.  Each pass leaves  S sum_{n in group} g_n  in the spans, S the loss scale; what the
  * caller then adds is  weight (multiplier gradient)^2  with multiplier 1/S, so that squares are of unscaled gradients.
- * Martens 2020 ("New insights and perspectives on the natural gradient method") tells the model's
- * Fisher from the "empirical" one; Kunstner et al. 2019 show what the second loses.
+ * Martens 2020 ("New insights and perspectives on the natural gradient method") distinguishes the
+ * model's Fisher from the "empirical" one; Kunstner et al. 2019 show what the second loses.
  *
  * Everything is a function of (seed, task, weights): windows are indices of the first epoch, labels are drawn with a
  * key made of seed and task, by group and row.  A pass that overflowed and is done again draws the same labels.
@@ -305,7 +305,7 @@ static HsStatus agree_on_scale(HsFisher *fisher, bool *restart)
     return HS_OK;
 }
 
-/* A task whose every target is ignored would have a penalty of 0, unnoticed. */
+/* A task with all targets ignored would have a penalty of 0, unnoticed. */
 static HsStatus finish(HsFisher *fisher, HsFisherSample *sample)
 {
     const bool last = fisher->part == fisher->ranks.own - 1;

@@ -11,7 +11,7 @@
  *   batched    true labels:  the mean over groups of (mean gradient)^2, biased low, for comparison
  *
  * exact and empirical run one sequence in a program for B of them: row 0 is the sequence, the others repeat it with
- * every target ignored.  They cost B times what their arithmetic needs, and no memory of their own.
+ * every target ignored.  They cost B times what their arithmetic needs, and no additional memory.
  */
 #ifndef HS_RUNTIME_TRAIN_FISHER_H
 #define HS_RUNTIME_TRAIN_FISHER_H
@@ -38,11 +38,11 @@ typedef struct HsFisher {
     HsContext *context;
     const HsDataset *dataset;
     const HsSampler *stream; /* NULL: the dataset's first epoch; else the latest samples of this stream, */
-    int64_t stream_end;      /* of which there were so many, at least one */
+    int64_t stream_end;      /* which had that many, at least one */
     const HsSpan *spans;
     int span_count;
     int64_t samples; /* sequences to use; rounded up to whole groups, at most all that there are */
-    int64_t group;   /* sequences whose gradients are summed before they are squared: a multiple of its batch */
+    int64_t group;   /* sequences with gradients summed before they are squared: a multiple of its batch */
     uint64_t seed;
     uint32_t task;
     float loss_scale; /* halved on overflow, and stays so, within a part; 1 without scaling */
@@ -83,7 +83,7 @@ typedef struct HsFisher {
  * spans' gradients; from then on hs_op_square_accumulate, which squares them, leaves them clear. */
 HsStatus hs_fisher_init(HsFisher *fisher);
 void hs_fisher_deinit(HsFisher *fisher);
-/* Device memory that init takes until deinit, beside partial sums of `sums`; needs program, context, spans and factors.
+/* Device memory that init takes until deinit, without partial sums of `sums`; needs program, context, spans, factors.
  * errors: HS_ENOMEM */
 HsStatus hs_fisher_device_bytes(const HsFisher *fisher, size_t *bytes);
 /* As HsFisherSource.sum_part. */

@@ -36,7 +36,7 @@ static double bytes_moved(const HsMemoryPlan *plan)
     return update + (double)plan->micro_batches * pass;
 }
 
-/* The update's moves wait for the last gradient; those of passes run beside them. */
+/* The update's moves wait for the last gradient; those of passes run during them. */
 static void measure_offload(const HsTraining *training, HsMemoryPlan *plan)
 {
     const HsExchange *exchange = &training->exchange;
@@ -261,7 +261,7 @@ HsStatus hs_training_search(const HsTraining *training, size_t limit, HsFit *fit
     return HS_OK;
 }
 
-/* Whose is `bytes`: the device's, or a key's where that is less. */
+/* The name of what sets `bytes`: the device, or a key where that is less. */
 static const char *least_memory(const HsTraining *training, size_t *bytes)
 {
     const HsConfig *config = training->config;
@@ -418,8 +418,8 @@ static HsStatus refuse(const HsTraining *training, size_t limit, const char *lim
                    hs_mebibytes((double)training->planned.device_bytes), limit_text);
 }
 
-/* The limit, and in words where it comes from.  A device of its own may be held by other processes: what they hold is
- * not there.  The host's memory is the operating system's to give; what is in use there may be given back. */
+/* The limit, and in words where it comes from.  Other processes may hold memory of a GPU: that is not available.
+ * The operating system gives the host's memory: what is in use there may become free. */
 static HsStatus find_limit(const HsTraining *training, size_t *limit, char text[LINE])
 {
     const HsDevice *device = &training->engine.device;
@@ -484,7 +484,7 @@ static HsStatus place_on_host(HsTraining *training, size_t limit)
     return HS_OK;
 }
 
-/* What of the host's memory the plan takes and cannot be swapped out, and what it may take; 0: nobody knows. */
+/* What of the host's memory the plan takes and cannot be swapped out, and what it may take; 0: unknown. */
 static void measure_host(const HsTraining *training, size_t limit, size_t *wanted, size_t *had)
 {
     const size_t asked = (size_t)training->config->memory_place.cpu, available = hs_limits_available("");

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Which update rule, rate and decay each parameter has: optimizer.groups over optimizer.kind, and how that is told.
+ * Which update rule, rate and decay each parameter has: optimizer.groups over optimizer.kind, and how that is reported.
  */
 #include <inttypes.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * A run goes on because its list of tasks became longer.
+ * A run continues because its list of tasks became longer.
  *
  * A boundary consolidates, saves and evaluates after the last task as after any other, and all that is random is keyed
  * by a task's index, so the state at a checkpoint is that of the run which had the longer list from the start, to the
@@ -29,7 +29,7 @@ static bool has_task(const HsConfig *config, const char *name)
     return false;
 }
 
-/* Names tell tasks apart (check_task in runtime/config/check.c); `at` is the first place where they differ. */
+/* Names distinguish tasks (check_task in runtime/config/check.c); `at` is the first place where they differ. */
 static HsStatus refuse_list(const HsConfig *config, const HsConfig *saved, int at, const char *folder)
 {
     const char *const was = saved->tasks[at].name;
@@ -81,7 +81,7 @@ static HsStatus check_known(const HsConfig *config, const HsConfig *saved, const
     return HS_OK;
 }
 
-/* A task that gives no length of its own has the top level's: it would have been another one. */
+/* A task without its own length has the top level's: with another it would have been another task. */
 static HsStatus check_lengths(const HsConfig *config, const HsConfig *saved, const char *folder)
 {
     const bool by_steps = config->training.max_steps != saved->training.max_steps;
@@ -92,13 +92,13 @@ static HsStatus check_lengths(const HsConfig *config, const HsConfig *saved, con
             continue;
         return hs_fail(HS_ECONFIG,
                        "%s differs from %s, where task `%.60s` has its length from it, and tasks were appended: set it "
-                       "back, and give the new tasks steps, tokens or epochs of their own",
+                       "back, and give the new tasks their own steps, tokens or epochs",
                        by_steps ? "max_steps" : "max_epochs", folder, task->name);
     }
     return HS_OK;
 }
 
-/* One schedule over all tasks, whose rates follow the number of steps. */
+/* One schedule over all tasks, with rates that follow the number of steps. */
 static bool rates_follow_total(const HsConfig *config)
 {
     return hs_is(config->continual.schedule, "single") && !hs_is(config->schedule.kind, "constant") &&
@@ -133,7 +133,7 @@ HsStatus hs_run_compare_tasks(HsRun *run, const HsConfig *saved, const char *fol
     if (rates_follow_total(saved) && !hs_is(config->training.resume, "changed"))
         return hs_fail(HS_ECONFIG,
                        "continual.schedule: single with schedule.kind %s gave the steps of %s learning rates that "
-                       "followed the length of all tasks, and task `%.60s` would change it.  To go on all the same, "
+                       "followed the length of all tasks, and task `%.60s` would change it.  To continue all the same, "
                        "with the rates of the new length from here on: resume=changed.  Else remove the task, or "
                        "train all tasks in a fresh out_dir",
                        saved->schedule.kind, folder, first);
@@ -168,8 +168,8 @@ static void tell(HsRun *run)
         used +=
             (size_t)snprintf(names + used, sizeof names - used, "%s%s", i > known ? ", " : "", config->tasks[i].name);
     names[hs_utf8_valid_prefix(names, strlen(names))] = '\0'; /* cut to fit, inside a character perhaps */
-    hs_info("new tasks: %s; the run had %d until here, and goes on as if they had been listed from the start%s", names,
-            known,
+    hs_info("new tasks: %s; the run had %d until here, and continues as if they had been listed from the start%s",
+            names, known,
             was_let_down(run)
                 ? ", but for the learning rate: it came down at the end of what was the last task, and rises again"
                 : "");

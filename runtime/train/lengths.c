@@ -14,7 +14,7 @@ static int64_t whole_steps(double steps)
     return steps <= HS_NO_BOUND ? (int64_t)steps : INT64_MAX;
 }
 
-/* Nothing that may be replayed in a task is to be retained: of earlier tasks, or of its own. */
+/* Nothing that may be replayed in a task is to be retained: from earlier tasks or this one. */
 static bool replays_nothing(const HsTraining *training, const HsReplayPlan *plan, int task)
 {
     for (int earlier = 0; earlier < task + (plan->choice == HS_REPLAY_ANY); earlier++)

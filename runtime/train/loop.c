@@ -188,8 +188,8 @@ static HsStatus after_step(HsRun *run, const HsStepReport *report)
     return HS_OK;
 }
 
-/* A signal, and a device that fills up, are one rank's own; that no further step is started, and that the micro-batch is
- * halved, is everybody's. */
+/* One rank gets a signal, or has a device that fills up; that no further step is started, and that the micro-batch is
+ * halved, concerns all. */
 static HsStatus agree(HsRun *run, bool *stop, bool *hold)
 {
     HsTraining *training = &run->training;
@@ -301,7 +301,7 @@ static HsStatus train_task(HsRun *run)
     }
     HS_TRY(stop_if_asked(run));
     HS_TRY(save_trained(run));
-    if (hs_training_stalled(training)) /* behind what may be gone on from: a resumed run says the same, once */
+    if (hs_training_stalled(training)) /* behind the last checkpoint: a resumed run says the same, once */
         HS_TRY(hs_run_record_stall(run));
     return hs_run_finish_task(run);
 }
@@ -325,12 +325,12 @@ static HsStatus save_and_leave(HsRun *run)
     if (!run->training
              .consolidating) /* else the checkpoint before it says all, and the state since then is half done */
         HS_TRY(hs_run_save(run));
-    return hs_fail(HS_EINTERRUPTED, "stopped by %s after step %lld; saved: the same command goes on from here",
+    return hs_fail(HS_EINTERRUPTED, "stopped by %s after step %lld; saved: the same command continues from here",
                    hs_run_stop_name(), (long long)run->training.state.counters.applied_steps);
 }
 
-/* Whoever looks at the record later, a comparison for one, tells such an end from an accident.  It lies behind what the
- * latest checkpoint covers: a run that goes on drops it. */
+/* Lets readers of the record, a comparison for one, distinguish such an end from a crash.  It lies behind what the
+ * latest checkpoint covers: a run that continues drops it. */
 static HsStatus record_divergence(HsRun *run)
 {
     char reason[1024];
@@ -346,7 +346,7 @@ HsStatus hs_run_train(HsRun *run)
     HsTraining *training = &run->training;
     run->start_s = hs_clock_s();
     hs_run_stop_in_order();
-    /* In the middle of a pass a rank cannot leave without the others, who would wait for it: they agree between steps. */
+    /* Within a pass a rank cannot leave without the others, which would wait for it: they agree between steps. */
     training->engine.context.stop_asked = training->engine.comm->size == 1 ? hs_run_stop_asked : NULL;
     HsStatus status = train_tasks(run);
     training->engine.context.stop_asked = NULL;

@@ -37,7 +37,7 @@ typedef struct HsMemoryPlan {
     int64_t actions;                                       /* calls of layers in a step */
     double forward_flops, backward_flops, recompute_flops; /* of a step */
     /* memory.offload, of a step: bytes down to the host, up again, and read and written there; of the update, and of
-     * the passes before it, beside which they move */
+     * the passes before it, during which they move */
     double offload_down, offload_up, offload_host;
     double passes_down, passes_up, passes_host;
     double disk_bytes;  /* memory.place.disk, of a step: read and written by the update */
@@ -53,7 +53,7 @@ typedef struct HsFit {
     const char *offload;   /* borrowed: a choice of memory.offload */
 } HsFit;
 
-/* What a device does in a second; `launch_s`: what an operation costs beside its work. */
+/* What a device does in a second; `launch_s`: what an operation costs in addition to its work. */
 typedef struct HsDeviceRates {
     double flops, bytes, launch_s;
 } HsDeviceRates;
@@ -61,8 +61,8 @@ typedef struct HsDeviceRates {
 /* Nominal balance of host and GPU: the search ranks by it and not by measured rates, so that the same configuration on
  * the same device always fits in the same way. */
 HsDeviceRates hs_nominal_rates(const HsDevice *device);
-/* What states on the host cost a step's update, and passes: copies both ways and the host's work run beside each other,
- * the slowest decides.  States on disk are read ahead and written behind.
+/* What states on the host cost a step's update, and passes: copies both ways and the host's work overlap, the slowest
+ * decides.  States on disk are read ahead and written behind.
  * By nominal rates: PCIe 4.0 with 16 lanes, and the memory of a host that two channels serve. */
 #define HS_LINK_BYTES_A_SECOND 2e10
 #define HS_HOST_BYTES_A_SECOND 2e10
@@ -70,8 +70,8 @@ HsDeviceRates hs_nominal_rates(const HsDevice *device);
 #define HS_DISK_BYTES_A_SECOND 2e9
 double hs_memory_plan_offload_seconds(const HsMemoryPlan *plan);
 double hs_memory_plan_passes_seconds(const HsMemoryPlan *plan);
-/* Seconds of a step whose products run at the peak, and whose memory traffic does not overlap with them; what comes and
- * goes over the link in passes does. */
+/* Seconds of a step with products at the peak, and memory traffic that does not overlap with them; what comes and goes
+ * over the link in passes does. */
 double hs_memory_plan_seconds(const HsMemoryPlan *plan, const HsDeviceRates *rates);
 
 /* The configuration as it is. */

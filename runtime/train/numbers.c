@@ -19,7 +19,7 @@ enum NumberKind { NUMBER_INTEGER, NUMBER_REAL, NUMBER_FLOAT };
 #member, NUMBER_INTEGER, offsetof(HsTrainingState, member), least, most, false \
     }
 #define COUNT(member) INTEGER(member, 0, HS_COUNT_MOST)
-/* Of HsStepCounters, whose members have no prefix in the file. */
+/* Of HsStepCounters: its members have no prefix in the file. */
 #define COUNTER(member)                                                                              \
     {                                                                                                \
 #member, NUMBER_INTEGER, offsetof(HsTrainingState, counters.member), 0, HS_COUNT_MOST, false \

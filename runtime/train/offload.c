@@ -68,7 +68,7 @@ void hs_training_choose_offload(const HsTraining *training, HsOptimizerConfig *r
     rules->masters_on_disk = training->on_disk == HS_DISK_MASTERS;
 }
 
-/* Penalties and interpolations have passes of their own on a device, which cannot read a file. */
+/* Penalties and interpolations have separate passes on a device, which cannot read a file. */
 HsDiskLevel hs_training_disk_most(const HsTraining *training)
 {
     const HsContinualConfig *continual = &training->continual_config;
@@ -78,7 +78,8 @@ HsDiskLevel hs_training_disk_most(const HsTraining *training)
         return HS_DISK_MASTERS;
     if (hs_training_offload_level(training) == HS_OFFLOAD_NONE)
         return HS_DISK_NOTHING;
-    return hs_continual_penalizes(continual) || hs_continual_beside_step(continual) ? HS_DISK_MOMENTS : HS_DISK_MASTERS;
+    return hs_continual_penalizes(continual) || hs_continual_outside_step(continual) ? HS_DISK_MOMENTS
+                                                                                     : HS_DISK_MASTERS;
 }
 
 HsOffloadLevel hs_training_offload_most(const HsTraining *training)

@@ -8,8 +8,8 @@
  *     a sample above memory.pressure -> no further step is started -> steps under way are collected
  *     -> event recorded -> programs for half the micro-batch -> the next step
  *
- * What the samples say is of the machine, not of the run: a resumed run goes on with the micro-batch of its checkpoint
- * and halves again only when it is pressed itself.
+ * What the samples say is of the machine, not of the run: a resumed run continues with the micro-batch of its
+ * checkpoint and halves again only when it is pressed itself.
  */
 #include "kernels/base/log.h"
 #include "runtime/train/run.h"
@@ -47,7 +47,7 @@ static HsStatus look(HsRun *run)
         pressure->halving = true;
         pressure->sample = sample;
     } else if (!pressure->warned) {
-        hs_warn("memory pressure: %s, and a micro-batch of %lld cannot be halved: going on as it is. Other processes "
+        hs_warn("memory pressure: %s, and a micro-batch of %lld cannot be halved: continuing as it is. Other processes "
                 "may hold the memory; memory.recompute: block needs less of it",
                 describe(training, &sample, text), (long long)micro_batch);
         pressure->warned = true;
@@ -56,7 +56,7 @@ static HsStatus look(HsRun *run)
 }
 
 /* Half the micro-batch may still be more than others have left: then the state is saved, smaller micro-batch included,
- * and the same command goes on from it. */
+ * and the same command continues from it. */
 static HsStatus save_and_stop(HsRun *run, HsStatus reason)
 {
     char message[512];

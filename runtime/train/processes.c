@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * What the processes of a run did, side by side: who waited for whom, what each sent and took.
+ * What the processes of a run did, side by side: their waits for each other, what each sent and took.
  */
 #include <stdlib.h>
 
@@ -21,7 +21,7 @@ static HsStatus tell(const HsRun *run, const Row *rows)
     const double steps = (double)(run->trained_tokens > 0 ? run->trained_tokens : 1) /
                          (double)(training->rows_per_step * training->config->training.max_length);
     char page[160 + 24 * ROWS_TOLD];
-    int slowest = 0; /* whoever waits least is waited for */
+    int slowest = 0; /* the rank with the least waiting time is the slowest */
     for (int r = 1; r < comm->size; r++)
         slowest =
             rows[r].exchange_s / rows[r].trained_s < rows[slowest].exchange_s / rows[slowest].trained_s ? r : slowest;

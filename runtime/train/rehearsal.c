@@ -256,7 +256,7 @@ HsStatus hs_training_write_rehearsal(HsTraining *training, int task)
                       .seed = bits_of(training, WRITING_SITE, task, 0) },
     };
     char *path = NULL;
-    training->consolidating = true; /* a signal now: the checkpoint before it is the one to go on from */
+    training->consolidating = true; /* a signal now: the checkpoint before it is the one to continue from */
     hs_reservoir_clear(&training->reservoir);
     HsStatus status = list_origins(&writing);
     if (status == HS_OK)

@@ -23,7 +23,7 @@ static HsStatus own_folder(HsRun *run)
     bool begun;
     HS_TRY(hs_checkpoint_exists(out_dir, &begun));
     if (!run->resumed && begun)
-        return hs_fail(HS_EIO, "%s: another process began a run there meanwhile: the same command goes on with it",
+        return hs_fail(HS_EIO, "%s: another process began a run there meanwhile: the same command continues it",
                        out_dir);
     return HS_OK;
 }
@@ -103,7 +103,7 @@ static HsStatus resume(HsRun *run, const char *folder)
     }
     HS_TRY(hs_run_restore(run, folder));
     HS_TRY(hs_training_reopen(training));
-    hs_info("going on from %s (step %lld)", folder, (long long)training->state.counters.applied_steps);
+    hs_info("continuing from %s (step %lld)", folder, (long long)training->state.counters.applied_steps);
     return HS_OK;
 }
 
@@ -127,7 +127,7 @@ static HsStatus create(HsRun *run, const char *folder)
     return create_records(run);
 }
 
-/* The folder is one process's; the checkpoint that it continues is every process's.  *folder: NULL: a run begins. */
+/* Rank 0 locks the folder; all ranks learn the checkpoint to resume from.  *folder: NULL: a run begins. */
 static HsStatus find_start(HsRun *run, char **folder)
 {
     HsTraining *training = &run->training;

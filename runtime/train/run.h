@@ -217,7 +217,7 @@ HsStatus hs_run_save_held(HsRun *run);
 HsStatus hs_run_save_aside(HsRun *run, const char *out_dir);
 /* The configuration against the one that the checkpoint was made with: notes what changed. */
 HsStatus hs_run_compare_config(HsRun *run, const char *folder);
-/* After it: tensors and state of the checkpoint; run->resumed tells. */
+/* After it: tensors and state of the checkpoint; sets run->resumed. */
 HsStatus hs_run_restore(HsRun *run, const char *folder);
 /* What a checkpoint's run does with its data as all did at first: whether it trains on files of validation that its
  * folders have (run->keeps_validation), and which token ends its documents (the configuration). */
@@ -227,7 +227,7 @@ HsStatus hs_run_peek_data(HsRun *run, const char *folder);
 HsStatus hs_run_keep_defaults(HsConfig *config, const HsConfig *saved);
 /* The same of a checkpoint's configuration: keys that its version did not have mean what that version did. */
 HsStatus hs_run_complete_saved(HsConfig *saved);
-/* What `resume` and out_dir's contents say: *folder is the checkpoint to go on from, or NULL.  Caller frees. */
+/* What `resume` and out_dir's contents say: *folder is the checkpoint to continue from, or NULL.  Caller frees. */
 HsStatus hs_run_find_checkpoint(const HsConfig *config, char **folder);
 /* Strategies, reservoir and matrix: their numbers into `state`. */
 HsStatus hs_run_save_continual(HsRun *run, HsJson *state);

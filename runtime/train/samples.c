@@ -132,7 +132,7 @@ static HsStatus choose(Samples *samples, int64_t wanted)
 /* ---- continuing ---- */
 
 /* A known completion is over where it ends by a newline or an end-of-text of the model's own, at its length otherwise;
- * plain text goes on for a few lines. */
+ * plain text continues for a few lines. */
 static void take_token(const HsTokenizer *tokenizer, Sample *sample, int32_t token)
 {
     const bool end = token == hs_tokenizer_end_of_text(tokenizer), line = ends_line(tokenizer, token);

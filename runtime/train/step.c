@@ -33,8 +33,7 @@ typedef struct Rows {
     void *losses; /* NULL: not wanted */
 } Rows;
 
-/* The rows of one virtual rank, micro-batch after micro-batch; after the last one of the last, sums are made while it goes
- * on. */
+/* One virtual rank's rows, micro-batch after micro-batch; in the last of the last, sums are made during backward. */
 static HsStatus run_part(HsTraining *training, const Rows *rows, int64_t part, bool last)
 {
     const bool compares = rows->losses != NULL && hs_training_compares_logits(training);
@@ -63,8 +62,8 @@ static HsStatus run_part(HsTraining *training, const Rows *rows, int64_t part, b
     return HS_OK;
 }
 
-/* The same where gradients pass: in each round every process has one of N consecutive virtual ranks, whose sum is made
- * while they pass.  Rounds are added along the tree as parts are. */
+/* The same where gradients pass: in each round every process has one of N consecutive virtual ranks, and their sum is
+ * made while they pass.  Rounds are added along the tree as parts are. */
 static HsStatus run_rounds(HsTraining *training, const Rows *rows)
 {
     const HsComm *comm = training->engine.comm;
@@ -109,7 +108,7 @@ static HsStatus run_reference(HsTraining *training, int64_t rows)
     return hs_continual_take_reference(training->continual, &training->engine.context);
 }
 
-/* Until its gradients are there a step can be given up as if it had never begun: its batch stays the next one. */
+/* Until its gradients are there a step can be abandoned without side effects: its batch stays the next one. */
 static void accept_batch(HsTraining *training)
 {
     if (training->batch_in_hand)
@@ -170,7 +169,7 @@ static HsStatus record(HsTraining *training)
     HS_TRY(device->graph_begin(device, stream));
     HsStatus status = run_step(training, 0);
     HsGraph *graph = NULL;
-    /* Recording ends also after a failure, whose message comes first. */
+    /* Recording ends also after a failure; the failure's message is the one to report. */
     char message[512];
     snprintf(message, sizeof message, "%.511s", status == HS_OK ? "" : hs_error_message());
     HsStatus ended = device->graph_end(device, stream, &graph);
@@ -217,7 +216,7 @@ static HsStatus enqueue(HsTraining *training, HsStepSlot *slot)
     else
         HS_TRY(run_step(training, wanted ? slot->reference_rows : 0));
     accept_batch(training);
-    /* Which of the recorded steps ends a group follows from the data alone: MER's interpolations stand beside the
+    /* Which of the recorded steps ends a group follows from the data alone: MER's interpolations are outside the
      * recording, but are not waited for either.  A backend that records packs no weights, which would be stale now. */
     hs_range_begin(context, HS_RANGE_STRATEGY, "strategies, on weights");
     HsStatus looked = hs_continual_after_step(training->continual, context, &slot->step, folded);
@@ -259,7 +258,7 @@ typedef struct StepLoss {
 } StepLoss;
 
 /* One micro-batch, sequence by sequence: its own sums, for this process's rows, and how many targets they are of, for
- * everybody's. */
+ * all processes' rows. */
 static void split_losses(const HsTraining *training, const HsStepSlot *slot, int64_t first_row, bool own, double *sums,
                          int64_t *counts)
 {
@@ -335,7 +334,7 @@ static void count_losses(HsTrainingState *state, const StepLoss *loss)
     }
 }
 
-/* The oldest step under way, in the books. */
+/* Waits for the oldest step under way and counts it. */
 static HsStatus take_report(HsTraining *training, HsStepSlot **slot, HsStepReport *report)
 {
     HS_TRY(hs_step_queue_wait(&training->queue, slot));

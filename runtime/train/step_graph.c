@@ -5,7 +5,7 @@
 #include "kernels/base/log.h"
 #include "runtime/train/run.h"
 
-/* A host that works in the middle of a step is no part of a recording. */
+/* Steps with host work in the middle cannot be captured as a graph. */
 bool hs_training_can_record(const HsTraining *training)
 {
     return training->engine.cuda_graph && !hs_continual_host_work(&training->continual_config) &&
@@ -17,10 +17,10 @@ void hs_training_describe_graph(const HsTraining *training)
     if (!training->engine.cuda_graph)
         return;
     const HsStrategy *host = hs_continual_host_work(&training->continual_config);
-    const HsStrategy *beside = hs_continual_beside_step(&training->continual_config);
+    const HsStrategy *side = hs_continual_outside_step(&training->continual_config);
     char also[96] = "";
-    if (beside)
-        snprintf(also, sizeof also, "; %s's %s run beside it", beside->name, beside->beside_step);
+    if (side)
+        snprintf(also, sizeof also, "; %s's %s run outside it", side->name, side->beside_step);
     if (training->optimizer.config.offload)
         hs_info("cuda_graph: no step is recorded, as the host updates the states (memory.offload)");
     else if (host)

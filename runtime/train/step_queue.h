@@ -25,7 +25,7 @@ typedef struct HsStepBatch {
     int32_t *kept_index; /* [rows, T, K] */
 } HsStepBatch;
 
-/* What a step leaves beside the losses, where logits are compared. */
+/* What a step leaves in addition to the losses, where logits are compared. */
 typedef struct HsStepLogits {
     void *terms; /* [rows, T] of the losses' dtype */
     float *top_value;

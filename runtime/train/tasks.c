@@ -250,16 +250,16 @@ HsStatus hs_training_reopen(HsTraining *training)
     if (state->task <= last || lengths->phase_steps[last] <= state->task_steps)
         return HS_OK;
     if (hs_training_stalled(training)) {
-        hs_info("the run ended early at step %lld: a larger early_stop.patience, or 0, goes on with it",
+        hs_info("the run ended early at step %lld: a larger early_stop.patience, or 0, continues it",
                 (long long)state->counters.applied_steps);
         return HS_OK;
     }
-    /* It has closed the task's books: going on would count it twice. */
+    /* The task's statistics are already final: to continue would count it twice. */
     const HsStrategy *closed = hs_continual_keeps_state(&training->continual_config);
     if (closed)
         return hs_fail(HS_ECONFIG,
                        "%s is finished, and a run with strategy %s cannot be made longer: set the length back, append "
-                       "a task to go on with, or start in a fresh out_dir",
+                       "a task to continue with, or start in a fresh out_dir",
                        training->config->training.out_dir, closed->name);
     state->task = last;
     state->task_begun = 1;

@@ -5,7 +5,7 @@
  *     steps  8  9 | 10   11   12 | 13 ...      ahead of each other, one at a time between the bars, ahead again
  *                   a detailed HsTrace each    what is in none of them (evaluations, checkpoints) is a gap
  *
- * Steps are counted as they start, from 1, skipped ones too; a resumed run goes on counting.  The file holds what this
+ * Steps are counted as they start, from 1, skipped ones too; a resumed run continues.  The file holds what this
  * process traced: a run that ends inside the range leaves the steps it came to, and one that is resumed there the rest.
  *
  * Memory is shown twice: bytes by category, as the device's account has them around each step, and inside the step
@@ -182,7 +182,7 @@ void hs_run_trace_destroy(HsRun *run)
     HsRunTrace *trace = run->trace;
     if (!trace)
         return;
-    /* Why the run ends here is the message to be told. */
+    /* The message to report is why the run ends. */
     char earlier[512];
     snprintf(earlier, sizeof earlier, "%s", hs_error_message());
     if (close_file(trace) != HS_OK) {

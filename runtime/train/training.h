@@ -87,10 +87,10 @@ typedef struct HsLengths {
 
 /* Which process, and which of its virtual ranks, has what; how it goes from one to another. */
 typedef struct HsExchange {
-    HsShards shards;              /* all trainable parameters, and whose states are whose */
+    HsShards shards;              /* all trainable parameters, and which rank has which states */
     HsSpanShare share;            /* as optimizer and strategies have it */
     HsBuckets buckets;            /* of several processes, where gradients do not pass */
-    HsBeside beside;              /* what passes and comes, on a device */
+    HsSideStream side;            /* what passes and comes, on a device */
     HsPassing passing;            /* zero 2 */
     HsWeightStream weight_stream; /* zero 3 */
     HsWeightVisits train_visits, evaluation_visits;
@@ -127,7 +127,7 @@ typedef struct HsTraining {
     HsOptimizer optimizer;
     HsOptimizerGroup groups[HS_CONFIG_MOST_GROUPS];
     HsExchange exchange;
-    HsSpan *spans; /* of those whose states this process has; in shards */
+    HsSpan *spans; /* of those with states on this rank; in shards */
     int span_count;
     HsContinualConfig continual_config;
     HsContinual *continual;
@@ -187,7 +187,7 @@ static inline bool hs_training_streams_weights(const HsTraining *training)
 {
     return training->config->distributed.zero >= 3 || hs_training_offload_level(training) >= HS_OFFLOAD_WEIGHTS;
 }
-/* One process of a run writes its files and tells what it does. */
+/* One process of a run writes its files and reports what it does. */
 static inline bool hs_training_records(const HsTraining *training)
 {
     return training->engine.comm->rank == 0;
@@ -268,7 +268,7 @@ HsStatus hs_training_step(HsTraining *training, double *loss, HsStepReport *repo
  * errors of collecting: HS_ENUMERIC for gradients that are not finite at the smallest loss scale */
 HsStatus hs_training_start_step(HsTraining *training);
 HsStatus hs_training_collect_step(HsTraining *training, double *loss, HsStepReport *report);
-/* Calls everything that a step calls, on a draft whose context is to run: its device only counts, and an observer
+/* Calls everything that a step calls, on a draft with a context that is to run: its device only counts, and an observer
  * sees what a step consists of. */
 HsStatus hs_training_walk_step(HsTraining *draft);
 /* Waits for the steps under way and counts them; nothing else is done with their reports. */
@@ -371,7 +371,7 @@ bool hs_training_stalled(const HsTraining *training);
 void hs_training_expect_logits(HsTraining *training);
 /* Whether steps compare logits at all. */
 bool hs_training_compares_logits(const HsTraining *training);
-/* What the head does for the micro-batch whose first sequence is `row`, in the queue's device memory. */
+/* What the head does for the micro-batch that begins with sequence `row`, in the queue's device memory. */
 HsHeadWork hs_training_head_work(const HsTraining *training, int64_t row);
 /* The teacher's last hidden rows of the micro-batch, ahead of the head's work on it; nothing where none teaches. */
 HsStatus hs_training_ask_teacher(HsTraining *training, int64_t row);
@@ -396,7 +396,7 @@ HsStatus hs_training_keep_logits(HsTraining *training, const HsStepSlot *slot);
 
 /* --- trial.c --- */
 
-/* Before the first step of a run: a strategy whose rate scale is to be found has some tried, a few steps each from the
+/* Before the first step of a run, where a strategy's rate scale is to be found: tries some, a few steps each from the
  * same beginning, to which all is set back; into state.rate_found.  Nothing where there is nothing to find. */
 HsStatus hs_training_try_rates(HsTraining *training);
 
@@ -429,8 +429,8 @@ bool hs_training_consolidation_due(const HsTraining *training);
 
 /* --- start.c --- */
 
-/* The tokenizer that comes with the weights, so that the vocabulary cannot drift: of the checkpoint `folder` to go on
- * from, else of the checkpoint that init_from names; NULL where neither is. */
+/* The tokenizer that comes with the weights, so that the vocabulary cannot drift: of the checkpoint `folder` to
+ * continue from, else of the checkpoint that init_from names; NULL where neither is. */
 HsStatus hs_training_given_tokenizer(const HsConfig *config, const char *folder, HsTokenizer **tokenizer);
 /* The weights that a run begins with: from init_from, else drawn.  They are packed before products read them. */
 HsStatus hs_training_start(HsTraining *training);

@@ -32,7 +32,7 @@ static int64_t trial_steps(const HsTraining *training)
     return steps < window ? window : steps / window * window;
 }
 
-/* A warm-up and then the peak: what decays is not at its rate for long enough to tell. */
+/* A warm-up and then the peak: what decays is not at its rate for long enough to judge. */
 static HsStatus hold_rate(HsTraining *training, int64_t steps)
 {
     HsSchedule *schedule = &training->optimizer.schedule;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Early warning (evaluation.watch): an earlier task whose loss rises while another is trained is named while it happens.
+ * Early warning (evaluation.watch): an earlier task is named as soon as its loss rises while another is trained.
  *
  *     rise     the loss now, less the loss when the task ended, on the same windows
  *     warned   when  rise > TENTH (untrained loss - loss when it ended),  a tenth of what the task had learned;
@@ -14,7 +14,7 @@
  * does not, a task of S steps has n looks, at S/(n+1), 2S/(n+1), ..., each at LOOK_BATCHES of every task that has ended:
  *
  *     batches of one look   LOOK_BATCHES m,  of m tasks: as many of the latest as a single look can pay for
- *     n                     the most that cost LOOK_SHARE of the task's training, whose step is three passes of its batches
+ *     n                     the most that cost LOOK_SHARE of the task's training; a step is three passes of its batches
  *                           (forward, and backward as two), at most LOOKS_MOST
  *
  * Shorter tasks have none.  What a look compares with is measured once, at the task's end.
@@ -140,7 +140,7 @@ static void advise(const HsTraining *training, char *text, size_t size)
     if (plan.fraction > 0)
         snprintf(text, size, "a larger replay.fraction (%g now) or replay.buffer_size", plan.fraction);
     else if (hs_continual_replays(config))
-        snprintf(text, size, "continual.strategy er, whose batches hold replayed sequences");
+        snprintf(text, size, "continual.strategy er, with replayed sequences in its batches");
     else if (penalizes)
         snprintf(text, size, "a larger %s, or er next to %s, with a replay.fraction of the text",
                  penalizes->strength_key, penalizes->name);

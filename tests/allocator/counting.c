@@ -69,7 +69,7 @@ static int take(void *user, const HsMemoryRequest *request, void **pointer, char
     Block *block = blocks;
     calls++;
     if (is_now("COUNTING_FAIL_AT")) {
-        snprintf(why, why_bytes, "call %ld is told so\nand a second line", calls);
+        snprintf(why, why_bytes, "call %ld has to fail\nand a second line", calls);
         return HS_MEMORY_EXHAUSTED;
     }
     if (is_now("COUNTING_BREAK_AT"))

@@ -31,9 +31,9 @@ expect() {
     fi
 }
 
-# in_tier SUM MODULUS: whether a combination of a product is run.  `make nightly` runs all, other tests those whose indices
-# add up to a multiple of MODULUS: of two loops each turn remains with one of the other's, any two of three loops keep all
-# pairs, where the third has at least MODULUS turns.
+# in_tier SUM MODULUS: whether a combination of a product is run.  `make nightly` runs all, other tests those with
+# indices that add up to a multiple of MODULUS: of two loops each turn remains with one of the other's, any two of three
+# loops keep all pairs, where the third has at least MODULUS turns.
 in_tier() {
     [ "${TIER:-test}" = nightly ] || [ $(($1 % $2)) = 0 ]
 }
@@ -119,13 +119,13 @@ as_listed() {
 }
 
 # near A B MODE [ROWS]: losses of a model of 2 layers, width 32 and length 16 differ by no more than roundings explain;
-# each of the losses is a mean over so many tokens (32 when not given).
+# each of the losses is a mean over ROWS tokens (32 when not given).
 #
 # A relative error of rho in every gradient changes what a run's steps take off the loss by rho times that, to first
 # order, and one of rho in the values forward changes the loss by rho times its size: together rho L0, with L0 the first
 # loss.  n roundings of relative size u, of random signs, add up to lambda sqrt(n) u with a probability of
 # 1 - 2 exp(-lambda^2 / 2) (Higham & Mary 2019, theorem 2.4); two devices differ by sqrt(2) of that, lambda is 4.  A
-# loss is the mean over 32 tokens at least, each with roundings of its own: sqrt(32) less.
+# loss is the mean over 32 tokens at least, each with its own roundings: sqrt(32) less.
 #   bf16, fp16: u = 2^-9, 2^-11; 8 values a block and 2 in the head are rounded on the longest path, forward and back
 #   fp32:       u = 2^-24; a product over K rounds K times: per block width (qkv), head size, length, width, width,
 #               4 width; in the head width and vocabulary (at most 128 characters); forward and back

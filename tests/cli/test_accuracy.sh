@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
-# What is remembered: accuracies beside losses in the record, the log, the page and the commands; every task measured
+# What is remembered: accuracies next to losses in the record, the log, the page and the commands; every task measured
 # during training; prompts continued at the end.  None of it changes training, and none is lost or doubled by a kill.
 . "$(dirname "$0")/lib.sh"
 tiny_tasks

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
 # memory.allocator: a shared object serves a run's memory.  The run has the bits that it has without, asks for what its
-# account says and gives all of it back; what the object does wrong is told with its name.  memory.limit is kept.
+# account says and gives all of it back; what the object does wrong is reported with its name.  memory.limit is kept.
 . "$(dirname "$0")/lib.sh"
 # shellcheck disable=SC2206
 compiler=(${CC:-cc})
@@ -85,7 +85,7 @@ run=(--config tiny.yaml device=cpu out_dir=failed memory.allocator=counting.so)
 for ((at = 1; at <= calls; at += 1 + calls / 6)); do
     rm -rf failed
     expect 1 env COUNTING_FAIL_AT=$at "$trainer" "${run[@]}"
-    grep -qE "^error: .*: [0-9]+ bytes on host: the allocator counting has none: call $at is told so\$" err || fail "call $at: $(tail -n 1 err)"
+    grep -qE "^error: .*: [0-9]+ bytes on host: the allocator counting has none: call $at has to fail\$" err || fail "call $at: $(tail -n 1 err)"
     [ "$(sed -n 's/^total [0-9]* //p' report)" = 0 ] || fail "call $at: bytes were not given back"
 done
 expect 1 env COUNTING_BREAK_AT=2 "$trainer" "${run[@]}"
@@ -106,13 +106,13 @@ says err "memory.allocator: nothing.so: it exports no function hs_memory_hooks"
 expect 2 env COUNTING_NOT=host "$trainer" "${run[@]}"
 says err "memory.allocator: counting.so: it has no memory for host"
 
-# memory.limit binds who has no plan, too.
+# memory.limit binds commands without a plan, too.
 expect 1 "$trainer" --config tiny.yaml device=cpu out_dir=large model.width=160 max_steps=1 memory.limit=1MiB
 expect 0 "$trainer" --config tiny.yaml device=cpu out_dir=large model.width=160 max_steps=1 memory.limit=64MiB
 expect 1 "$trainer" generate --checkpoint large --prompt 12 --tokens 4 device=cpu memory.limit=1MiB
 grep -qE "^error: .*: [0-9]+ bytes on host: [0-9]+ are in use of the 1048576 that memory.limit allows" err || fail "the limit: $(tail -n 1 err)"
 
-# The emulator has device memory of its own; pinned memory may be anybody's.
+# The emulator has its own device memory; pinned memory may be the allocator's.
 [ -e "$(dirname "$trainer")/libhalfstep-emu.so" ] || finish
 export HALFSTEP_EMU_GUARD=off
 emu=(--config tiny.yaml device=emu max_length=16 max_steps=4 checkpoint_freq=0 memory.offload=weights evaluation.every=0 evaluation.batches=1 evaluation.items=0)

@@ -71,7 +71,7 @@ for text in "Speed against memory" "Memory by what it is for" "Time of a step" "
 done
 grep -qE 'https?://' $page && fail "the page asks the network for something"
 
-# --- what is measured is training: a run of its own has the same losses ---
+# --- what is measured is training: a separate run has the same losses ---
 expect 0 "$trainer" --config tiny.yaml device=cpu precision.mode=fp32 logging.every=1
 sed -nE 's/.*"event":"step".*"loss":([-+0-9.e]+).*/\1/p' run/metrics.jsonl >own
 same own losses.1
@@ -123,11 +123,11 @@ for n in 1 2; do
     same losses.$n alone
 done
 
-# --- a mode whose gradients no scale mends is told of, and the others go on ---
+# --- a mode with gradients that no scale mends is reported, and the others continue ---
 expect 0 "$trainer" bench --config tiny.yaml --out broken device=cpu \
     --modes bf16,fp16:precision.loss_scale=static:precision.init_scale=1e30
 says out "ended after 0 steps: gradients are not finite"
-grep -qE '^bf16 .*24[+]0$' out || fail "the mode beside a broken one did not train"
+grep -qE '^bf16 .*24[+]0$' out || fail "the mode next to a broken one did not train"
 says broken/bench.json '"failure": "gradients are not finite'
 expect 0 "$trainer" bench --config tiny.yaml --modes fp16 --steps 3 --out broken device=cpu
 

@@ -51,11 +51,11 @@ says err "early stop at step $stop: 3 evaluations in a row without a gain"
 says early/metrics.jsonl "{\"event\":\"early_stop\",\"step\":$stop,\"evaluations\":3,"
 says early/report.html "ended early"
 says early/report.html "at step $stop, after 3 evaluations without a gain"
-[ "$(cat early/checkpoints/latest)" = "$(printf 'step-%08d' "$stop")" ] || fail "the run went on to $(cat early/checkpoints/latest)"
+[ "$(cat early/checkpoints/latest)" = "$(printf 'step-%08d' "$stop")" ] || fail "the run continued to $(cat early/checkpoints/latest)"
 evaluations early >stopped
 evaluations run | head -n "$(wc -l <stopped)" >part
 same stopped part
-# It is over: the same command finds nothing to do, more patience goes on, as if there had been more from the start.
+# It is over: the same command finds nothing to do, more patience continues, as if there had been more from the start.
 bits early >once
 expect 0 "$trainer" --config tiny.yaml $early out_dir=early
 says err "the run ended early at step $stop"
@@ -129,7 +129,7 @@ same before after
 
 # Refused where nothing is evaluated on the way, or nothing is kept.
 expect 2 "$trainer" --config tiny.yaml evaluation.every=0 early_stop.patience=2 out_dir=none
-says err "early_stop.patience goes by evaluations during training, and evaluation.every is 0"
+says err "early_stop.patience uses evaluations during training, but evaluation.every is 0"
 expect 2 "$trainer" --config tiny.yaml evaluation.every=0 keep_best=true out_dir=none
 says err "keep_best goes by evaluations"
 expect 2 "$trainer" --config tiny.yaml early_stop.patence=2

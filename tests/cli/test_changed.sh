@@ -8,7 +8,7 @@ tiny_config
 # Without the word nothing may change; with it, what is to come, and only that.
 expect 0 "$trainer" --config tiny.yaml
 expect 2 "$trainer" --config tiny.yaml max_steps=36 learning_rate=5e-4
-says err "differing: learning_rate. To go on with it from there: resume=changed"
+says err "differing: learning_rate. To continue from there: resume=changed"
 expect 2 "$trainer" --config tiny.yaml max_steps=36 learning_rate=5e-4 batch_size=8 resume=changed
 says err "differing: batch_size. Set them back"
 expect 0 "$trainer" --config tiny.yaml max_steps=36 learning_rate=5e-4 schedule.min_learning_rate=1e-5 resume=changed
@@ -29,12 +29,12 @@ grep -q '"step":44,.*"loss_scale":65536' run/metrics.jsonl || fail "fp16 did not
 expect 0 "$trainer" --config tiny.yaml max_steps=48 learning_rate=5e-4 schedule.min_learning_rate=1e-5 precision.mode=fp32 resume=changed
 grep -q '"step":48,.*"loss_scale":1,' run/metrics.jsonl || fail "fp32 has a loss scale"
 
-# Diverged: kept aside, the last good checkpoint stays, and the command as printed goes on.
+# Diverged: kept aside, the last good checkpoint stays, and the command as printed continues.
 expect 0 "$trainer" --config tiny.yaml out_dir=wild schedule.kind=constant max_steps=12
 latest=$(cat wild/checkpoints/latest)
 expect 1 "$trainer" --config tiny.yaml out_dir=wild schedule.kind=constant max_steps=100 checkpoint_freq=0 learning_rate=1000 resume=changed
 says err "gradients are not finite at step"
-says err "kept for inspection in wild/diverged; the last checkpoint is unchanged. To go on from it with precision.mode=fp32, or"
+says err "kept for inspection in wild/diverged; the last checkpoint is unchanged. To continue from it with precision.mode=fp32, or"
 [ "$(cat wild/checkpoints/latest)" = "$latest" ] || fail "the diverged state became the latest checkpoint"
 command=$(sed -nE 's/.*a lower learning rate: trainer (.*)$/\1/p' err)
 [ -n "$command" ] || fail "no command in the message"
@@ -42,5 +42,5 @@ expect 0 "$trainer" inspect --checkpoint wild/diverged
 # As printed, but for the rate: a third of an absurd one is absurd.
 # shellcheck disable=SC2086
 expect 0 "$trainer" ${command%learning_rate=*}learning_rate=1e-3 max_steps=20
-says err "going on from wild/checkpoints/$latest"
+says err "continuing from wild/checkpoints/$latest"
 finish

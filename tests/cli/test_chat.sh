@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
-# Conversations from the command line: tokens as transformers has them, training on answers, whose template it is, and
+# Conversations from the command line: tokens as transformers has them, training on answers, which template is used, and
 # what is refused.
 . "$(dirname "$0")/lib.sh"
 golden=$root/tests/chat
@@ -101,9 +101,9 @@ sed 's/ipython/tool/; s/"content": "so", //' calls.jsonl >plain.jsonl
 tools=(--config chat.yaml tokenizer.path="$golden/tokenizer.json" max_steps=1 max_length=512 batch_size=1 data.packing=documents)
 expect 0 "$trainer" "${tools[@]}" tasks.0.train=calls.jsonl tokenizer.chat_template=llama3.1 out_dir=called
 says err 'task t: messages that call a tool and have a content too: 2; the chat template llama3.1 leaves the content out'
-says err 'task t: calls of tools whose arguments are a string: 1; the chat template llama3.1 puts it in quotes'
+says err 'task t: calls of tools with a string as arguments: 1; the chat template llama3.1 puts it in quotes'
 expect 0 "$trainer" "${tools[@]}" tasks.0.train=plain.jsonl tokenizer.chat_template=qwen2.5 out_dir=plain
-says err 'task t: calls of tools whose arguments are a string: 1; the chat template qwen2.5'
+says err 'task t: calls of tools with a string as arguments: 1; the chat template qwen2.5'
 grep -q "a content too" err && fail "a content is missed that is rendered"
 expect 0 "$trainer" generate --checkpoint plain --chat --prompt tea --tokens 3
 expect 1 "$trainer" "${tools[@]}" tasks.0.train=calls.jsonl tokenizer.chat_template=chatml out_dir=x
@@ -112,7 +112,7 @@ says err 'calls.jsonl:1: `tools`: the template chatml does not render tools: nam
 expect 0 "$trainer" --config chat.yaml out_dir=whole
 bits whole >whole.bits
 goes_on_from whole/checkpoints/step-00000003 "$trainer" --config chat.yaml
-# Another template would be another text; a run from before there was the key goes on.
+# Another template would be another text; a run from before there was the key continues.
 expect 2 "$trainer" --config chat.yaml max_steps=8 tokenizer.chat_template=qwen2
 says err "differing: tokenizer.chat_template"
 awk '{print "{\"text\": \"some words of line " NR " and more of them\"}"}' talks.jsonl >text.jsonl
@@ -121,12 +121,12 @@ expect 0 "$trainer" --config chat.yaml out_dir=before tasks.0.train=text.jsonl m
 # A model of ours that knew no conversations is trained on with a template.
 expect 0 "$trainer" --config chat.yaml out_dir=after init_from=before tokenizer.chat_template=chatml tokenizer.path=own.json model.layers=1
 
-# Whose template: the folder's, by its text.
+# Which template: the folder's, by its text.
 mkdir folder
 cp own.json folder/tokenizer.json
 folder=(--config chat.yaml out_dir=auto tokenizer.path=folder/tokenizer.json tokenizer.chat_template=auto)
 expect 2 "$trainer" "${folder[@]}"
-says err "talks.jsonl:1: a conversation, and no chat template is beside the tokenizer: name one as tokenizer.chat_template"
+says err "talks.jsonl:1: a conversation, and no chat template is next to the tokenizer: name one as tokenizer.chat_template"
 echo '{{ messages }}' >folder/chat_template.jinja
 expect 2 "$trainer" "${folder[@]}"
 says err "the chat template of folder/chat_template.jinja (XXH3 "

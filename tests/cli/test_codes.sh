@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
-# Training in codes below 16 bits: each recipe learns as bf16 does, and goes on and computes again to the same bits.
+# Training in codes below 16 bits: each recipe learns as bf16 does, and continues and computes again to the same bits.
 . "$(dirname "$0")/lib.sh"
 tiny_config
 run_as() { # run_as FOLDER SETTING...

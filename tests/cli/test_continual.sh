@@ -12,7 +12,7 @@ train() {
     expect 0 "$trainer" --config tasks.yaml out_dir="$name" "$@"
 }
 
-# rows NAME COUNT: so many rows of the matrix, each as a record, and a page that says the last.
+# rows NAME COUNT: COUNT rows of the matrix, each as a record, and a page that says the last.
 rows() {
     local got
     got=$(grep -c '"event":"matrix"' "$1/metrics.jsonl")
@@ -170,7 +170,7 @@ for mode in bf16 fp16; do
     done
 done
 
-# --- who teaches ---
+# --- the teacher ---
 # A task begins with a teacher that says what the model says; then they part.
 rm -rf taught
 train taught continual.strategy=lwf model.dropout=0 logging.every=1

@@ -109,7 +109,7 @@ stopped_at err "the stream: Fisher information" 'continual.strategy=[ewc,er]' ew
 stopped_at stopped/metrics.jsonl '"event":"step","step":2,' continual.strategy=er gradient_accumulation_steps=512 max_steps=2 \
     tasks.1.steps=1 tasks.2.steps=1 logging.every=1 schedule.warmup_steps=0
 [ "$where" = 2 ] || fail "the step that was under way was finished first: stopped after step $where"
-# --- keys whose default changed ---
+# --- keys with a changed default ---
 # Such a checkpoint of an earlier version: the keys that there were not then are not in its configuration, the others have
 # the earlier defaults.  A configuration that says nothing continues that run, to the bit.
 earlier_defaults="continual.schedule=fresh continual.optimizer_state=reset replay.draw=any replay.late_part=0 mer.beta=1.0 mer.gamma=0.7 \

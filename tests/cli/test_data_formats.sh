@@ -113,7 +113,7 @@ train 0 '[folder/a.jsonl, copy.jsonl]' both "${apart[@]}"
 says err "validation's 600 bytes, 20 of 20 documents, are in the training text as well"
 train 0 '[folder/a.jsonl, folder/a.jsonl]' twice "${apart[@]}"
 says err "train reads folder/a.jsonl twice"
-# A run whose folder lies among its texts does not read itself, and can be continued.
+# A run with its folder among its texts does not read itself, and can be continued.
 expect 0 "$trainer" --config tiny.yaml max_steps=2 evaluation.every=0 tasks.0.train=folder out_dir=folder/run
 expect 0 "$trainer" --config tiny.yaml max_steps=4 evaluation.every=0 tasks.0.train=folder out_dir=folder/run
 says err "the run's own folder, $PWD/folder/run, lies among the texts, and is left out of them"

@@ -48,7 +48,7 @@ shorten() {
     esac
 }
 
-# Launchers that are not here are imitated: so many processes, with what they set.
+# Launchers that are not here are imitated: that many processes, with what they set.
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1
 mkdir launchers
 cat >launchers/torchrun <<'LAUNCHER'

@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
-# `device: emu` with several processes, each with an emulated GPU of its own, which exchange through the stand-in for
+# `device: emu` with several processes, each with its own emulated GPU, which exchange through the stand-in for
 # NCCL: the same bits as one process, what the library's own sums give, and failures of the library.
 . "$(dirname "$0")/lib.sh"
 ulimit -c 0

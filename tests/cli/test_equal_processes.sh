@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 # One, two, three and four processes, and every stage of distributed.zero: the same bits of weights, moments, strategies'
 # tensors, counters and record.  Parameters are cut (shards.c: above 65,536 elements), two tasks have ewc and mer.  Then
-# runs that go on with other processes than they were saved by, and what is refused.
+# runs that continue with other processes than they were saved by, and what is refused.
 . "$(dirname "$0")/lib.sh"
 ulimit -c 0
 export HALFSTEP_EMU_GUARD=off # test_emu.sh has it
@@ -99,7 +99,7 @@ refused "cannot be cut into 4 equal parts" --processes 2 batch_size=6
 refused "distributed.virtual_ranks: 4 is what distributed.exact: true sums by" --processes 2 distributed.exact=false
 expect 0 "$trainer" --config base.yaml out_dir=piece distributed.virtual_ranks=0
 expect 2 "$trainer" --config base.yaml out_dir=piece distributed.virtual_ranks=0 max_steps=8 --processes 2
-says err "was made by one process whose batches are one piece"
+says err "was made by one process with undivided batches"
 expect 2 "$trainer" --config base.yaml out_dir=piece distributed.virtual_ranks=4 max_steps=8 --processes 2
 says err "differing: distributed.virtual_ranks"
 finish

@@ -25,8 +25,8 @@ shows 1 --config tiny.yaml 'tasks.0.train=empty'
 expect 1 "$trainer" --config tiny.yaml precision.mode=fp16 precision.loss_scale=static precision.init_scale=1e15 out_dir=hopeless
 says err "first non-finite value"
 [ -f hopeless/diverged/checkpoints/latest ] || fail "the state was not kept"
-[ -e hopeless/checkpoints ] && fail "a state that diverged is a checkpoint to go on from"
-# Overflow with a dynamic scale: skipped, counted, gone on.
+[ -e hopeless/checkpoints ] && fail "a state that diverged is a checkpoint to continue from"
+# Overflow with a dynamic scale: skipped, counted, continued.
 expect 0 "$trainer" --config tiny.yaml precision.mode=fp16 precision.init_scale=1099511627776 out_dir=falling
 says err "skipped"
 says falling/metrics.jsonl '"skipped_steps":1'

@@ -215,7 +215,7 @@ if tied:
     assert stored["base_model.model.lm_head.weight"] == stored[table[0]]
 PYTHON
 
-# saves MODEL TARGETS ALSO [tied]: an export whose list means what was trained, and that is read again as the same
+# saves MODEL TARGETS ALSO [tied]: an export with a list that means what was trained, read again as the same
 saves() {
     rm -rf run peft merged again again-merged
     expect 0 "$trainer" --config tune.yaml init_from="$models/$1" out_dir=run adapter.kind=lora adapter.rank=2 \

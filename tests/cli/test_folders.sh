@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
 # Folders as other programs leave them: of every property the file and the key that count are those which count for
-# transformers, whose losses and continuations are in tests/huggingface/cases.txt (cases.py makes the folders and says
+# transformers, with its losses and continuations in tests/huggingface/cases.txt (cases.py makes the folders and says
 # where each file and key stands); what would be another model is refused with its name.
 . "$(dirname "$0")/lib.sh"
 command -v python3 >/dev/null || { echo "skipped: python3 is not there"; exit 0; }

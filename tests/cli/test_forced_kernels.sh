@@ -39,7 +39,7 @@ done
 near none all bf16
 near none products bf16
 near none attention bf16
-# The model of a small GPU takes mma.sync for products this small, so that attention alone tells the four apart.
+# The model of a small GPU takes mma.sync for products this small, so that attention alone distinguishes the four.
 bits all >all.bits
 bits attention >attention.bits
 bits none >none.bits

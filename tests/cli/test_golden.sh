@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
-# The losses of a tiny run per precision mode and recipe of codes, on the portable kernels, whose bits are every machine's.  When a change
-# moves one on purpose, run this with GOLDEN=write and say why in CHANGELOG.md.
+# The losses of a tiny run per precision mode and recipe of codes, on the portable kernels, with the same bits on every
+# machine.  When a change moves one on purpose, run this with GOLDEN=write and say why in CHANGELOG.md.
 . "$(dirname "$0")/lib.sh"
 tiny_config
 golden=$root/tests/golden/losses.txt

@@ -64,7 +64,7 @@ for what in name yaml overrides; do
 done
 grep -qE '(src|href)="?https?:' search/compare.html && fail "compare.html asks the network for something"
 for text in "Best combination" "dropped at rung 2" "lower is better" "(best)"; do says search/compare.html "$text"; done
-# A short run is a run of its own, whose schedule ends where it ends, and not the beginning of a long one.
+# A short run is a separate run with a schedule that ends where it ends, and not the beginning of a long one.
 short=(search/*1e-2*0.9_*0.95*-1of9-seed7)
 expect 0 "$trainer" --config tiny.yaml learning_rate=1e-2 max_steps=3 schedule.warmup_steps=1 out_dir=alone
 bits alone >alone.bits

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
-# A stream of tasks that grows: a run of three tasks, finished, stopped or killed at any moment, goes on with a fourth and
-# equals the run that had four from the start; what would make its past untrue is refused by name, and changes no file.
+# A stream of tasks that grows: a run of three tasks, finished, stopped or killed at any moment, continues with a fourth
+# and equals the run that had four from the start; what makes its past untrue is refused by name, and changes no file.
 # With COUNT=N, N runs are killed at random moments (SEED=N draws others); tests/faults/growing.sh does that in numbers.
 . "$(dirname "$0")/lib.sh"
 RANDOM=${SEED:-1}
@@ -20,7 +20,7 @@ tasks() {
 tasks "$addition" "$facts" "$reversal" >three.yaml
 tasks "$addition" "$facts" "$reversal" "$more" >four.yaml
 
-# steps DIR: the record of what was trained.  A task that nobody knew of is in no row of the matrix, its rate in no
+# steps DIR: the record of what was trained.  A task that was not yet known is in no row of the matrix, its rate in no
 # record of importance, and tasks have no number while there is one.
 steps() {
     record "$1" | grep -vE '"event":"(matrix|changed)"' | sed -E 's/,"rate_strength_maximum":[^,]*//; s/,"task":[0-9]+//'
@@ -40,7 +40,7 @@ figures() {
         sed -E 's/.*"losses":(.*),"untrained":(.*),"floor".*/\2,\1/' | tr -d '[]' | tr , '\n'
 }
 
-# equals A B NULLS: B grew to what A was; so many losses of its matrix could not be measured, the others are A's.
+# equals A B NULLS: B grew to what A was; NULLS losses of its matrix could not be measured, the others are A's.
 equals() {
     same <(steps "$1") <(steps "$2")
     same <(state "$1") <(state "$2")
@@ -109,7 +109,7 @@ grows() { # OVERRIDES...
     expect 0 "$trainer" --config four.yaml out_dir=whole "$@"
     expect 0 "$trainer" --config three.yaml out_dir=grown "$@"
     expect 0 "$trainer" --config four.yaml out_dir=grown "$@"
-    says err "new tasks: more; the run had 3 until here, and goes on as if they had been listed from the start"
+    says err "new tasks: more; the run had 3 until here, and continues as if they had been listed from the start"
     equals whole grown 2
 }
 mer="mer.group_steps=3 mer.beta=0.5"
@@ -206,7 +206,7 @@ for checkpoint in part/checkpoints/step-*; do
 done
 
 # --- killed with -9, before and after the list grew, and with the longer list from a random moment on ---
-killed() { # CONFIG TIMES: so many kills
+killed() { # CONFIG TIMES: TIMES kills
     local i pid
     for ((i = 0; i < $2; i++)); do
         # shellcheck disable=SC2086
@@ -255,7 +255,7 @@ equals whole grown 2
 files() {
     find "$1" -type f ! -name .lock | sort | xargs sha256sum
 }
-base() { # OVERRIDES...: a finished run of three tasks, which all cases go on from
+base() { # OVERRIDES...: a finished run of three tasks, which all cases continue from
     rm -rf base
     strategy=$1
     expect 0 "$trainer" --config three.yaml out_dir=base "$@"
@@ -299,8 +299,8 @@ differing tasks.2.validation tasks.2.validation=20%
 differing replay.buffer_size replay.buffer_size=48
 differing "model.width, ewc.lambda" model.width=64 ewc.lambda=1
 differing learning_rate learning_rate=1e-3
-refused 2 "max_steps differs from $at, where task \`addition\` has its length from it, and tasks were appended: set it back, and give the new tasks steps, tokens or epochs of their own" four.yaml max_steps=20
-refused 2 "cannot be made longer: set the length back, append a task to go on with, or start in a fresh out_dir" three.yaml max_steps=20
+refused 2 "max_steps differs from $at, where task \`addition\` has its length from it, and tasks were appended: set it back, and give the new tasks their own steps, tokens or epochs" four.yaml max_steps=20
+refused 2 "cannot be made longer: set the length back, append a task to continue with, or start in a fresh out_dir" three.yaml max_steps=20
 # Characters that the run's alphabet has not, and tokens that a char tokenizer cannot have made.
 for i in $(seq 100); do printf 'αβγδεζηθικ\t1+%d\n' "$i"; done >greek.txt
 tasks "$addition" "$facts" "$reversal" '{name: greek, train: greek.txt}' >greek.yaml

@@ -1,12 +1,12 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
 # bench/fragments with the emulator on both sides: every experiment runs and agrees, the words do not depend on the order
-# of events, and a GPU before Hopper is told apart from a failure.  And: where the benchmarks' part for GPUs was built, it
+# of events, and a GPU before Hopper is not taken for a failure.  And: where the benchmarks' part for GPUs was built, it
 # can be opened and holds the experiments.
 . "$(dirname "$0")/lib.sh"
 fragments=$(dirname "$trainer")/bench/fragments
 
-# words FILE: what a dump has of experiments that are exact; how far two blocks' shared memory lies apart is told only.
+# words FILE: what a dump has of exact experiments; how far two blocks' shared memory lies apart is only reported.
 words() {
     awk '/^[^ ]/ { told = /distance of two blocks/ } !told' "$1"
 }

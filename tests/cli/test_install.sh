@@ -5,7 +5,7 @@
 . "$(dirname "$0")/lib.sh"
 build=$(dirname "$trainer")
 prefix=$scratch/stage/opt/halfstep
-mkdir -p "$prefix/lib/halfstep" && echo 'of somebody else' >"$prefix/lib/halfstep/other"
+mkdir -p "$prefix/lib/halfstep" && echo 'of another package' >"$prefix/lib/halfstep/other"
 
 expect 0 env -u MAKEFLAGS -u MAKELEVEL make -C "$root" BUILD="$build" DESTDIR="$scratch/stage" PREFIX=/opt/halfstep install
 installed=$prefix/bin/trainer
@@ -13,7 +13,7 @@ if ! ldd "$installed" | grep -q libasan; then # which finds functions by other m
     [ "$(stat -c %s "$installed")" -lt "$(stat -c %s "$trainer")" ] || fail "the installed trainer is not stripped"
 fi
 
-# Nothing of the build folder is used: the parts beside the installed program are.
+# Nothing of the build folder is used: the parts next to the installed program are.
 expect 0 "$installed" selftest --device emu --no-speed --op combine
 says out "device: emu"
 mv "$prefix" moved

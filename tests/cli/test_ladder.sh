@@ -80,7 +80,7 @@ for device in cpu emu; do
     expect 0 "$trainer" plan --ladder --json --config ladder.yaml device=$device
     cp out $device.json
     check $device.json "$([ $device = cpu ] && echo timed || echo untimed)" || fail "the ladder on $device"
-    # Each rung trained: planned is taken, to the byte.  By `make test` on the device with memory of its own.
+    # Each rung trained: planned is taken, to the byte.  By `make test` on the device with its own memory.
     [ $device = emu ] || in_tier 1 2 || continue
     expect 0 env DEVICE=$device STEPS=2 BUILD="${BUILD:-build}" "$root/bench/ladder.sh" ladder.yaml
     [ "$(grep -c '| yes |' out)" = "$(grep -c '"name"' <(tr ',' '\n' <$device.json))" ] || fail "not every rung was trained on $device"

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
-# Processes that others started: mpirun, and what torchrun and srun set, imitated. Who is absent, comes twice, reads
-# another configuration or contradicts itself is named on both sides.
+# Processes that others started: mpirun, and what torchrun and srun set, imitated. A rank that is absent, comes twice,
+# reads another configuration or contradicts itself is named on both sides.
 # Waits more than it computes.
 . "$(dirname "$0")/lib.sh"
 ranks=$(dirname "$trainer")/tests/comm/ranks
@@ -32,7 +32,7 @@ each() {
 each 0 "$ranks" launched values
 says out.0 "3 ranks by shared memory, 3 on this host"
 [ ! -s out.1 ] || fail "rank 1 writes to the standard output"
-# torchrun's own store has the port that it tells: the next free one is taken then.
+# torchrun's own store has the port that it passes on: the next free one is taken then.
 export TORCHELASTIC_USE_AGENT_STORE=True TORCHELASTIC_RUN_ID=job
 each 0 "$ranks" launched mismatch
 unset TORCHELASTIC_USE_AGENT_STORE TORCHELASTIC_RUN_ID
@@ -80,7 +80,7 @@ as 0 2 "$ranks" launched values 2>err.0 >out.0 &
 expect 2 as 1 3 "$ranks" launched values
 says err "belongs to a run of another size: rank 0 counts 2"
 wait
-# Who is foreign keeps nobody from starting.
+# A foreign process keeps no rank from starting.
 as 0 2 "$ranks" launched values distributed.join=20 2>err.0 >out.0 &
 sleep 0.5
 printf 'GET / HTTP/1.0\r\n\r\n' >"/dev/tcp/127.0.0.1/$port" 2>/dev/null
@@ -88,7 +88,7 @@ TORCHELASTIC_RUN_ID=other expect 2 as 1 2 "$ranks" launched values
 says err "of run 'other' connected to run 'run'"
 expect 0 as 1 2 "$ranks" launched values distributed.join=20
 wait
-says err.0 "sent away"
+says err.0 "connection"
 
 # Variables that contradict each other, are missing, or are no numbers.
 expect 2 env OMPI_COMM_WORLD_RANK=2 OMPI_COMM_WORLD_SIZE=4 RANK=1 WORLD_SIZE=4 MASTER_ADDR=a MASTER_PORT=1 "$ranks" launched values

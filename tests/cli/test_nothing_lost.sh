@@ -1,13 +1,13 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
-# What must never be lost or pass in silence: a run whose checkpoints are all damaged, closed standard streams, two
-# trainers in one folder, signals in every phase, a log that nobody reads any more.
+# What must never be lost or pass in silence: a run with all checkpoints damaged, closed standard streams, two
+# trainers in one folder, signals in every phase, a log that is no longer read.
 . "$(dirname "$0")/lib.sh"
 tiny_config
 expect 0 "$trainer" --config tiny.yaml out_dir=whole
 bits whole >whole.bits
 
-# unusable TEXT: a run none of whose checkpoints can be used is refused, by name and reason, and left as it is.
+# unusable TEXT: a run without a checkpoint that can be used is refused, by name and reason, and left as it is.
 unusable() {
     (cd run && find . -type f ! -name .lock -exec sha256sum {} + | sort) >before
     expect 1 "$trainer" --config tiny.yaml
@@ -50,7 +50,7 @@ record run | grep -v '"event":"checkpoint"' >run.record
 record whole | grep -v '"event":"checkpoint"' >whole.record
 same run.record whole.record
 
-# Closed streams: their numbers are nobody's file.
+# Closed streams: no file gets their numbers.
 rm -rf closed
 "$trainer" --config tiny.yaml out_dir=closed >&- 2>&- <&- || fail "exit code $? with closed streams"
 bits closed | sed 's/closed/whole/g' >closed.bits
@@ -58,7 +58,7 @@ same whole.bits closed.bits
 grep -v '^{.*}$' closed/metrics.jsonl && fail "metrics.jsonl holds other lines"
 expect 0 "$trainer" --config tiny.yaml out_dir=closed
 
-# Two trainers: the second is told whose folder it is; reports are made meanwhile; a killed owner's lock means nothing.
+# Two trainers: the second names the folder's owner; reports are made meanwhile; a killed owner's lock means nothing.
 "$trainer" --config tiny.yaml out_dir=owned max_steps=1000000 checkpoint_freq=20 >/dev/null 2>&1 &
 owner=$!
 for _ in $(seq 500); do
@@ -73,7 +73,7 @@ wait $owner 2>/dev/null
 step=$(sed 's/step-0*//' owned/checkpoints/latest)
 expect 0 "$trainer" --config tiny.yaml out_dir=owned max_steps=$((step + 40)) checkpoint_freq=20
 
-# stopped SIGNAL NUMBER: announced at once, saved, told apart from a failure, gone on with.
+# stopped SIGNAL NUMBER: announced at once, saved, distinguished from a failure, continued.
 stopped() {
     rm -rf stopped err
     "$trainer" --config tiny.yaml out_dir=stopped max_steps=400 checkpoint_freq=0 logging.every=20 evaluation.every=0 >out 2>err &
@@ -95,7 +95,7 @@ for signal in 'INT 2' 'TERM 15' 'HUP 1' 'USR1 10'; do
     stopped $signal
 done
 expect 0 "$trainer" --config tiny.yaml out_dir=stopped max_steps=400 checkpoint_freq=0 logging.every=20 evaluation.every=0
-[ "$(grep -c '"event":"step"' stopped/metrics.jsonl)" = 20 ] || fail "a stopped run did not go on to its end"
+[ "$(grep -c '"event":"step"' stopped/metrics.jsonl)" = 20 ] || fail "a stopped run did not continue to its end"
 
 # Before training there is nothing to save: it ends at once and leaves nothing.
 "$trainer" --config tiny.yaml out_dir=early tasks.0.synthetic_tokens=400000000 >out 2>err &
@@ -125,7 +125,7 @@ grep -q '"event":"eval"' long/metrics.jsonl && fail "the evaluation was not give
 expect 0 "$trainer" --config tiny.yaml $evaluation logging.every=5
 [ "$(grep -c '"event":"eval"' long/metrics.jsonl)" = 2 ] || fail "an evaluation is missing or there twice"
 
-# Prompts longer than the windows: what the loss counts is in few of them, and the share is told.
+# Prompts longer than the windows: what the loss counts is in few of them, and the share is reported.
 for _ in $(seq 40); do printf '{"prompt":"%0300d","completion":"y"}\n' 0; done >long.jsonl
 for _ in $(seq 40); do printf '{"prompt":"%040d","completion":"yyyyyyyyyyyy"}\n' 0; done >short.jsonl
 expect 2 "$trainer" --config tiny.yaml out_dir=masked tasks.0.train=long.jsonl
@@ -135,7 +135,7 @@ says err "warning: task t: 89.3% of the training windows"
 expect 0 "$trainer" --config tiny.yaml out_dir=short tasks.0.train=short.jsonl
 says err "of the training windows of max_length 32 hold no token that the loss counts and teach nothing"
 
-# Data that changed between two starts: refused, naming the file; as it was, it goes on.
+# Data that changed between two starts: refused, naming the file; as it was, the run continues.
 mkdir texts
 for part in one two; do head -c 9000 "$root/README.md" | tr 'a-z' 'b-za' | sed "s/^/$part /" >texts/$part.txt; done
 expect 0 "$trainer" --config tiny.yaml out_dir=data tasks.0.train=texts
@@ -177,7 +177,7 @@ grep -q "$(printf '\033')\|$(printf '\302\233')" err shown && fail "a message ho
 expect 2 "$trainer" --config tiny.yaml "tasks.0.name=$(printf 'a\033[31m')"
 says err "tasks.0.name holds a control character"
 
-# A TensorBoard file that somebody removed is begun anew; metrics.jsonl, which nothing repeats, has to be put back.
+# A TensorBoard file that was removed is begun anew; metrics.jsonl, which nothing repeats, has to be put back.
 fresh
 rm run/events.out.tfevents.0.halfstep
 expect 0 "$trainer" --config tiny.yaml max_steps=30
@@ -199,7 +199,7 @@ expect 0 "$trainer" --config tiny.yaml out_dir=small
 bits small | sed 's/small/whole/g' >small.bits
 same whole.bits small.bits
 
-# Nobody reads the log any more.
+# The log is no longer read.
 { "$trainer" --config tiny.yaml out_dir=unread 2>&1; echo $? >code; } | head -n 1 >/dev/null
 [ "$(cat code)" = 0 ] || fail "exit code $(cat code) when the reader of the log has gone"
 bits unread | sed 's/unread/whole/g' >unread.bits

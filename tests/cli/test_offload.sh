@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
 # memory.offload on the emulator: a model that memory.limit refuses trains with its states, gradients or weights on the
-# host, with the losses and checkpoints of the same run on the device, whoever goes on from whose checkpoint, and whatever
-# the rule and the strategy.
+# host, with the losses and checkpoints of the same run on the device, whichever continues from the other's checkpoint,
+# whatever the rule and the strategy.
 . "$(dirname "$0")/lib.sh"
 export HALFSTEP_EMU_GUARD=off # test_emu.sh has it
 
@@ -89,7 +89,7 @@ for way in "none optimizer" "optimizer weights" "weights gradients" "gradients n
     rm -rf killed/checkpoints/step-00000006
     echo step-00000003 >killed/checkpoints/latest
     expect 0 "$trainer" --config emu.yaml out_dir=killed memory.offload="$after" resume=auto
-    [ "$(tensors_of device)" = "$(tensors_of killed)" ] || fail "$way: other tensors after going on"
+    [ "$(tensors_of device)" = "$(tensors_of killed)" ] || fail "$way: other tensors after continuing"
 done
 rm -rf killed
 "$trainer" --config emu.yaml out_dir=killed memory.offload=optimizer checkpoint_freq=1 >out 2>err &

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
-# Memory that runs out is told as such: while the command line is read, while JSON is read, in the emulator.  The shim of
-# tests/faults makes a chosen allocation fail.
+# Memory that runs out is reported as such: while the command line is read, while JSON is read, in the emulator.  The
+# shim of tests/faults makes a chosen allocation fail.
 . "$(dirname "$0")/../faults/lib.sh"
 small_configs
 
@@ -12,7 +12,7 @@ starved() {
     expect 1 env LD_PRELOAD="$shim" FAULT_KINDS=memory FAULT_AT="$at" FAULT_COUNT=0 FAULT_SECONDS=20 "$@"
 }
 
-# argp's own allocation is the first of every command.  Going on without its result would train the defaults.
+# argp's own allocation is the first of every command.  Continuing without its result would train the defaults.
 for command in "" plan compare bench report eval generate inspect selftest tokenizer; do
     # shellcheck disable=SC2086
     starved 1 "$trainer" $command --config one.yaml
@@ -36,7 +36,7 @@ for ((at = 1; at <= calls; at += 5)); do
     *) fail "allocation $at of $calls: exit code $?: $(tail -n 1 err)" ;;
     esac
 done
-[ $told -ge $((calls / 5 - 3)) ] || fail "$told failures of $calls told"
+[ $told -ge $((calls / 5 - 3)) ] || fail "$told failures of $calls reported"
 diff -r run whole >/dev/null || fail "reports that failed have changed the run"
 
 # Every text that grows in memory, the last of them as it is closed, which the C library does without an error.

@@ -53,7 +53,7 @@ PYTHON
 expect 0 "$trainer" --config chat.yaml
 says err "$documents documents share $rows rows, $padding% of which is padding"
 
-# The same documents in the same step, packed and in rows of their own: the same losses but for roundings.  With
+# The same documents in the same step, packed and in separate rows: the same losses but for roundings.  With
 # learned positions and with RoPE.  One step is an epoch.
 for family in llama gpt2; do
     epochs=(--config chat.yaml model.family=$family max_steps=20 evaluation.every=0 checkpoint_freq=1000 memory.micro_batch=1)
@@ -98,7 +98,7 @@ last=$(grep -oE '"val_loss":[0-9.]+' measured/metrics.jsonl | tail -n 1)
 python3 -c 'import sys; sys.exit(abs(float(sys.argv[1]) - float(sys.argv[2])) > 1e-6 * float(sys.argv[1]))' \
     "$(awk '/validation loss/ { print $3 }' out)" "${last#*:}" || fail "eval found $(grep loss out), the run $last"
 
-# On the emulated GPU too, whose losses are those of the CPU but for roundings.
+# On the emulated GPU too, with the losses of the CPU but for roundings.
 if [ -f "$(dirname "$trainer")/libhalfstep-emu.so" ]; then
     small=(--config chat.yaml max_length=16 max_steps=20 evaluation.every=0 checkpoint_freq=1000 memory.micro_batch=4)
     expect 0 "$trainer" "${small[@]}" out_dir=on-cpu device=cpu

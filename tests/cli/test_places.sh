@@ -81,7 +81,7 @@ goes_on() {
     shift
     half
     expect 0 "$@"
-    says err "going on from run/checkpoints/step-00000002"
+    says err "continuing from run/checkpoints/step-00000002"
     weights run >run.bits
     cmp -s whole.bits run.bits || { fail "$what: another end"; diff whole.bits run.bits | head -n 5; }
 }
@@ -187,5 +187,5 @@ says err "appended tasks are measured on the weights that the run began with"
 expect 0 "${long[@]}" init_from=base out_dir=older
 earlier single tasks.0.validation=20%
 expect 0 "${long[@]}" init_from=base out_dir=single tasks.0.validation=20% tasks.0.train=moved/text.txt
-says err "going on from single/checkpoints/step-00000002"
+says err "continuing from single/checkpoints/step-00000002"
 finish

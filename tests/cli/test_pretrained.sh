@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
-# init_from and export: a run that starts from a folder which transformers wrote (tests/huggingface/make.py), goes on when
-# that folder is gone, starts another run, and leaves as a folder that is the same model.
+# init_from and export: a run that starts from a folder which transformers wrote (tests/huggingface/make.py), continues
+# when that folder is gone, starts another run, and leaves as a folder that is the same model.
 . "$(dirname "$0")/lib.sh"
 models=$root/tests/huggingface/models
 for i in $(seq 1 400); do echo "line $i of the text, and another hour: $((i * 7919 % 1000))"; done >text.txt
@@ -51,7 +51,7 @@ for name in gpt2 qwen2; do
         expect 0 "$trainer" export --checkpoint whole --output "exported-$dtype" --dtype "$dtype"
         expect 0 "$trainer" generate --checkpoint "exported-$dtype" --tokens 3 --prompt line
     done
-    # The three ways to go on from a run: its folder, a step, what `latest` names.
+    # The three ways to continue from a run: its folder, a step, what `latest` names.
     for from in whole whole/checkpoints/step-00000012 whole/checkpoints/latest exported; do
         rm -rf again
         expect 0 "$trainer" --config tune.yaml init_from="$from" out_dir=again max_steps=2

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
-# trainer --processes N: exit codes, signals, processes that die, are stopped, hang or fail, starting again; nobody is left
-# behind, and runs that failed go on to the same bits.  The same by mpirun and by torchrun's variables.
+# trainer --processes N: exit codes, signals, processes that die, are stopped, hang or fail, starting again; no process
+# is left behind, and runs that failed continue to the same bits.  The same by mpirun and by torchrun's variables.
 # Waits more than it computes.
 . "$(dirname "$0")/lib.sh"
 shim=$(dirname "$trainer")/faults/shim.so
@@ -43,9 +43,9 @@ bits run >run.bits
 same whole.bits run.bits
 rm -rf run
 
-# What is wrong with the configuration is told once, before anybody starts.
+# What is wrong with the configuration is reported once, before any process starts.
 expect 2 "${several[@]}" --processes 2 learning_rat=1
-[ "$(wc -l <err)" = 1 ] || fail "a wrong key is told $(wc -l <err) times"
+[ "$(wc -l <err)" = 1 ] || fail "a wrong key is reported $(wc -l <err) times"
 expect 2 "${several[@]}" --processes 0
 expect 2 "${several[@]}" --processes 2 --restart x
 HALFSTEP_FAULT=nonsense expect 2 "${several[@]}" --processes 2
@@ -103,7 +103,7 @@ if [ -e "$shim" ]; then
     done
 fi
 
-# Signals: all save and leave; the exit code is that of one process; a run goes on.
+# Signals: all save and leave; the exit code is that of one process; a run continues.
 for signal in INT TERM USR1 HUP; do
     rm -rf run
     "${several[@]}" --processes 2 max_steps=100000 checkpoint_freq=0 out_dir=run logging.every=1 >out 2>err &
@@ -114,17 +114,17 @@ for signal in INT TERM USR1 HUP; do
     code=$?
     [ $code = $((128 + $(kill -l $signal))) ] || fail "SIG$signal: exit code $code"
     [ -e run/checkpoints/latest ] || fail "SIG$signal: nothing was saved"
-    [ "$(grep -c 'saving, then leaving' err)" = 1 ] || fail "SIG$signal is told $(grep -c 'saving, then leaving' err) times"
+    [ "$(grep -c 'saving, then leaving' err)" = 1 ] || fail "SIG$signal is reported $(grep -c 'saving, then leaving' err) times"
     gone
 done
-# The parent killed: nobody stays.
+# The parent killed: no process stays.
 "${several[@]}" --processes 3 max_steps=100000 distributed.virtual_ranks=0 batch_size=3 out_dir=orphans >out 2>err &
 parent=$!
 for i in $(seq 100); do grep -qs '"event":"step"' orphans/metrics.jsonl && break; sleep 0.1; done
 kill -KILL $parent
 wait $parent 2>/dev/null
 gone
-# Stopped and going on, all of them: nobody takes the others for dead.
+# All of them stopped and continued: no process takes the others for dead.
 "${several[@]}" --processes 2 max_steps=100000 out_dir=paused >out 2>err &
 parent=$!
 for i in $(seq 100); do grep -qs '"event":"step"' paused/metrics.jsonl && break; sleep 0.1; done

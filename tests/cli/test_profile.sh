@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
 # bench/profile on a short trace of the demo: its parts add up to the step, every figure is one, a trace compared with
-# itself is the same, and a trace from before operations told their costs can be compared with, but not be profiled.
+# itself is the same, and a trace from before operations recorded their costs can be compared with, but not be profiled.
 . "$(dirname "$0")/lib.sh"
 profile=$(dirname "$trainer")/bench/profile
 
@@ -44,7 +44,7 @@ grep -oE '"(ms|share)":[-0-9.e+]+' page.json | awk -F: '
     fail "the JSON's classes and rows do not add up to its step"
 grep -q 'null' page.json && fail "the JSON holds what is no number"
 
-# Compared with itself; the products of an older trace are told apart by their order.
+# Compared with itself; the products of an older trace are distinguished by their order.
 sed -nE 's/^\| ([^|]*\| [^|]*\| [^|]*)\|.*/\1/p' out | sort >rows
 for before in demo/trace.json older.json; do
     expect 0 "$profile" --threads 2 --before "$before" demo/trace.json

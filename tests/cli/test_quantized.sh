@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
-# A base in four bits beside adapters (QLoRA): training as PEFT's on what bitsandbytes decodes; the same bits whatever the
+# A base in four bits with adapters (QLoRA): training as PEFT's on what bitsandbytes decodes; the same bits whatever the
 # threads, recomputation and interruptions; memory as planned; its files both ways; what is refused.
 . "$(dirname "$0")/lib.sh"
 models=$root/tests/huggingface/models

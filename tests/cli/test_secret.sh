@@ -56,7 +56,7 @@ RANK=0 WORLD_SIZE=2 timeout 60 "$ranks" launched values distributed.address=127.
 expect 0 env RANK=1 WORLD_SIZE=2 "$ranks" launched values distributed.address=127.0.0.1:$port
 wait
 
-# Another user's process: the system says whose it is.
+# Another user's process: the system says which user's.
 if [ "$(id -u)" = 0 ] && command -v setpriv >/dev/null; then
     cp "$intruder" intruder
     chmod 755 . intruder
@@ -135,7 +135,7 @@ expect 0 as 1 2 "$ranks" launched values distributed.join=50
 wait
 says err.0 "0 did not prove that they know the secret, 0 were another user's, 1 were silent"
 
-# A rank with another secret, or none, hears why, and rank 0 says how many there were.
+# A rank with another secret, or none, gets the reason, and rank 0 says how many there were.
 for other in "env HALFSTEP_SECRET=another-secret-of-some-length" "env -u HALFSTEP_SECRET"; do
     as 0 2 "$ranks" launched values distributed.join=2 >out.0 2>err.0 &
     # shellcheck disable=SC2086

@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
-# What the commands show of a small run on the reference backend, whose sums are the same everywhere: test_shown.exact.
+# What the commands show of a small run on the reference backend, with the same sums everywhere: test_shown.exact.
 . "$(dirname "$0")/lib.sh"
 
 # Without the machine's name and memory, the program's size, and the clock.

@@ -40,7 +40,7 @@ traced() {
 }
 
 expect 0 "$trainer" --config tiny.yaml out_dir=plain
-[ ! -e plain/trace.json ] || fail "a trace that nobody asked for"
+[ ! -e plain/trace.json ] || fail "a trace that was not asked for"
 expect 0 "$trainer" --config tiny.yaml out_dir=traced logging.trace=3-4
 says err "trace: steps 3 to 4 are in traced/trace.json"
 [ ! -e traced/trace.json.tmp ] || fail "a temporary file stays"

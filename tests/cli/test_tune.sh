@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
-# `selftest --tune`: a table measured on the emulator, whose times mean nothing; a run that uses it; what is refused.
+# `selftest --tune`: a table measured on the emulator, where times mean nothing; a run that uses it; what is refused.
 . "$(dirname "$0")/lib.sh"
 
 cat >emu.yaml <<'YAML'
@@ -65,7 +65,7 @@ for table in table other; do
     rm -rf again
 done
 
-# Going on: the same table under any name, no other one.
+# Continuing: the same table under any name, no other one.
 expect 0 "$trainer" --config emu.yaml out_dir=stopped kernels.tuning=other.txt max_steps=20
 rm -rf stopped/checkpoints/step-00000020
 echo step-00000010 >stopped/checkpoints/latest

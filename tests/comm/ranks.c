@@ -34,7 +34,7 @@ static int wrong;
         }                                                                                \
     } while (0)
 
-/* Values whose sums are rounded in every float format. */
+/* Values with sums that are rounded in every float format. */
 static double value_of(int rank, size_t i, HsDtype dtype)
 {
     const double whole = (double)((int)((i * 37 + (size_t)rank * 101) % 211) - 105);
@@ -159,7 +159,7 @@ static bool says(const char *text)
     return strstr(hs_error_message(), text) != NULL;
 }
 
-/* All are told, and may go on together. */
+/* All get the error, and may continue together. */
 static void case_mismatch(HsComm *comm)
 {
     static double values[20000];
@@ -185,7 +185,7 @@ static void case_mismatch(HsComm *comm)
     EXPECT(values[19999] == folded(HS_F64, 0, comm->size, 19999, HS_COMM_SUM), "afterwards");
 }
 
-/* Operations until one fails; the message of all others has the texts, and comes within so many seconds. */
+/* Operations until one fails; the message of all others has the texts, and comes within most_s seconds. */
 static void expect_failure(HsComm *comm, double most_s, const char *text, const char *text_too)
 {
     static double values[100000];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * Tests of the emulator.  A test is a program (a function that launches kernels and says whether the result is right).
- * It runs in a child process, because the emulator ends a process whose kernel does what a kernel must not; and under
+ * It runs in a child process, because the emulator ends a process with a kernel that does what it must not; and under
  * several schedules and seeds, because what a race does depends on them.
  */
 #ifndef HS_TESTS_EMU_HARNESS_H
@@ -153,7 +153,7 @@ static inline bool launch(void (*kernel)(Parameters...), hs_emu::dim3 grid, hs_e
                                   [=] { kernel(static_cast<Parameters>(arguments)...); }) == hs_emu::cudaSuccess;
 }
 
-/* The same in clusters of so many blocks. */
+/* The same in clusters of `cluster` blocks. */
 template <typename... Parameters, typename... Arguments>
 static inline bool launch_clusters(void (*kernel)(Parameters...), unsigned cluster, hs_emu::dim3 grid,
                                    hs_emu::dim3 block, size_t shared_bytes, Arguments... arguments)

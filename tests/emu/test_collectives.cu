@@ -60,7 +60,7 @@ template <typename T> static bool shuffle()
     for (Direction direction : { INDEX, UP, DOWN, XOR })
         for (int width = 1; width <= 32; width *= 2)
             for (int argument : { 0, 1, 5, 16, 31 })
-                /* Of half the segments, where nobody reads from another segment (xor may, downwards). */
+                /* Of half the segments, where no lane reads from another segment (xor may, downwards). */
                 for (unsigned mask :
                      { 0xffffffffu,
                        width <= 8 && (direction != XOR || argument < width) ? 0xff00ff00u : 0xffffffffu }) {

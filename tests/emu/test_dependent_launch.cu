@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Kernels that begin before the one before them has ended: what touches device memory before griddepcontrol.wait is found,
- * and who never waits.
+ * Kernels that begin before the one before them has ended: what touches device memory before griddepcontrol.wait is
+ * found, and what never waits.
  */
 #include "kernels/cuda/toolbox/ptx_copy.cuh"
 #include "kernels/cuda/toolbox/ptx_tensor_copy.cuh"
@@ -17,7 +17,7 @@ enum Mistake {
     READS_BEFORE,    /* its operand */
     WRITES_BEFORE,   /* its result, which the kernel before may still read */
     COPIES_BEFORE,   /* by cp.async */
-    ONE_WARP_BEFORE, /* the last warp does not wait, and meets nobody who has */
+    ONE_WARP_BEFORE, /* the last warp does not wait, and meets no warp that has */
     NEVER_WAITS,
 };
 

@@ -213,8 +213,8 @@ static float sum_of(float c, std::initializer_list<float> a)
 
 static void by_hand()
 {
-    expect("2^-9 beside 1 is kept", sum_of(1.0f, { 0x1p-9f, 0x1p-9f }), 1.0f + 0x1p-8f);
-    expect("beside 2^5 2^-8 is", sum_of(32.0f, { 0x1p-8f }), 32.0f + 0x1p-8f);
+    expect("2^-9 next to 1 is kept", sum_of(1.0f, { 0x1p-9f, 0x1p-9f }), 1.0f + 0x1p-8f);
+    expect("next to 2^5 2^-8 is", sum_of(32.0f, { 0x1p-8f }), 32.0f + 0x1p-8f);
     expect("2^-9 is not, however often", sum_of(32.0f, { 0x1p-9f, 0x1p-9f, 0x1p-9f, 0x1p-9f }), 32.0f);
     expect("towards zero from below, too", sum_of(-32.0f, { -0x1p-9f }), -32.0f);
     expect("a sum has 14 bits", sum_of(0x1.fff8p0f, { 1.0f }), 0x1.7ff8p1f);

@@ -86,7 +86,7 @@ template <Bug bug> static __global__ void ring_kernel(const TensorMap map_a, con
             c[row * COLUMNS + e / 4 * 8 + thread % 4 * 2 + e % 2] = sums[e];
         }
     }
-    ptx::cluster_sync(); /* nobody leaves while others may still write to it */
+    ptx::cluster_sync(); /* no block leaves while others may still write to it */
 }
 
 /* Sums stay below 2^24 quarters: exact. */

@@ -201,7 +201,7 @@ static bool blocks()
     return true;
 }
 
-/* Work that another process has to finish: questions and copies of other streams pass it by, and who waits goes on until
+/* Work that another process has to finish: queries and copies of other streams pass it by, and a wait continues until
  * it is done. */
 static bool advancing()
 {

@@ -74,8 +74,8 @@ static uint16_t element(const Tensor &t, const int (&index)[4])
     return (uint16_t)(offset + 1);
 }
 
-/* Byte of element (x, line) of the tile: with a swizzle of so many bytes, every 128 bytes hold 128 / swizzle lines, and
- * the 16-byte pieces of a line change places by the number of those 128 bytes. */
+/* Byte of element (x, line) of the tile: with a swizzle of `swizzle` bytes, every 128 bytes hold 128 / swizzle lines,
+ * and the 16-byte pieces of a line change places by the number of those 128 bytes. */
 static int byte_of(const Tensor &t, int x, int line)
 {
     const int row_bytes = t.box[0] * 2, piece = x * 2 / 16;

@@ -72,12 +72,12 @@ static void by_hand()
            0x1.fffffep127f);
     expect("infinity", sum_of(HOPPER, 1.0f, { -INFINITY, 3.0f }), -INFINITY);
     expect("infinities that cancel", sum_of(HOPPER, INFINITY, { -INFINITY }), NAN);
-    /* 1.5 * 1.5 = 2.25 has the exponent 0, its factors' sum, so that 2^-25 beside it is kept. */
+    /* 1.5 * 1.5 = 2.25 has the exponent 0, its factors' sum, so that 2^-25 next to it is kept. */
     const float a[] = { 1.5f, -1.5f, 0x1p-12f }, b[] = { 1.5f, 1.5f, 0x1p-13f };
     float product = 0.0f;
     truncated_sums(HOPPER, -126, a, 3, b, 1, 1, &product);
     expect("a product's exponent is its factors'", product, 0x1p-25f);
-    /* An f16 below 2^-14 has the exponent -14: 2^-40 is cut beside it, which 2^-24 by itself would keep. */
+    /* An f16 below 2^-14 has the exponent -14: 2^-40 is cut next to it, which 2^-24 by itself would keep. */
     const float small[] = { 0x1p-24f }, one[] = { 1.0f };
     float kept = 0x1p-40f;
     truncated_sums(HOPPER, -14, small, 1, one, 1, 1, &kept);
@@ -132,7 +132,7 @@ static __global__ void mma_kernel(float *result)
         result[0] = d[0];
 }
 
-/* On a GPU with so many KiB of shared memory. */
+/* On a GPU with shared_kib KiB of shared memory. */
 static bool through_mma(bool truncated, size_t shared_kib, float expected)
 {
     test::settings().truncated_sums = truncated;

@@ -62,5 +62,5 @@ for i in "${!ends[@]}"; do
     done
     echo "  $name: $share of $calls allocations failed, $((failures - before)) wrongly"
 done
-echo "allocations: $disturbed failures: $told told, $harmless without effect, $openmp ended by OpenMP; $recovered recovered, $failures wrong"
+echo "allocations: $disturbed failures: $told reported, $harmless without effect, $openmp ended by OpenMP; $recovered recovered, $failures wrong"
 finish

@@ -66,7 +66,7 @@ judge() {
     [ -z "${VERBOSE:-}" ] || echo "$name $what $at: $code ${said##*$'\n'}"
 }
 
-# strike KIND ERROR K OF: the K-th of so many failures, spread over the calls of that kind.
+# strike KIND ERROR K OF: the K-th of OF failures, spread over the calls of that kind.
 strike() {
     kind=$1 error=$2
     at=$((1 + ($3 * 1000 + turn * 618 % 1000) * calls / (1000 * $4))) # another place of its part each time
@@ -89,7 +89,7 @@ for row in "${kinds[@]}"; do
 done
 places=$((count / (pairs * ${#rows[@]})))
 [ "$places" -ge 1 ] || places=1
-step=$((pairs * ${#rows[@]} / count)) # a small COUNT takes one pair in so many
+step=$((pairs * ${#rows[@]} / count)) # a small COUNT takes one pair in $step
 [ "$step" -ge 1 ] || step=1
 turn=0
 for row in "${rows[@]}"; do
@@ -111,5 +111,5 @@ for row in "${rows[@]}"; do
     done
     echo "  $name: $((disturbed - began)) of ${made[all]} calls failed, $((failures - before)) wrongly"
 done
-echo "calls: $disturbed failures: $told told, $harmless without effect, $openmp ended by OpenMP; $recovered recovered, $failures wrong"
+echo "calls: $disturbed failures: $told reported, $harmless without effect, $openmp ended by OpenMP; $recovered recovered, $failures wrong"
 finish

@@ -78,5 +78,5 @@ for kilobytes in 1 2 3 4 5 6 7 8 10 12; do
     recover "files of $kilobytes KiB at most"
     limits=$((limits + 1))
 done
-echo "full_disk: $disturbed places, $mounts file systems, $limits limits: $told told, $harmless without effect; $recovered recovered, $failures wrong"
+echo "full_disk: $disturbed places, $mounts file systems, $limits limits: $told reported, $harmless without effect; $recovered recovered, $failures wrong"
 finish

@@ -45,7 +45,7 @@ start() {
     esac
 }
 
-# killed CONFIG KILLS: so many at most, fewer when the run comes to its end.
+# killed CONFIG KILLS: KILLS at most, fewer when the run comes to its end.
 killed() {
     local i
     for ((i = 0; i < $2; i++)); do

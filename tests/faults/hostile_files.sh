@@ -125,7 +125,7 @@ judge() {
 places=$(((count / ${#roles[@]} - 8) / 13))
 [ "$places" -ge 1 ] || places=1
 total=0
-every=$((${#roles[@]} * (13 * places + 20) / count)) # a small COUNT takes one in so many
+every=$((${#roles[@]} * (13 * places + 20) / count)) # a small COUNT takes one in $every
 [ "$every" -ge 1 ] || every=1
 turn=0
 for role in "${roles[@]}"; do

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
 # kills.sh: SIGKILL, COUNT in all (1040), spread over ten configurations: before the n-th system call (n is drawn, and
-# known afterwards) and after so many milliseconds.  Each run is killed, started again, killed again, until it comes to
+# known afterwards) and after some milliseconds.  Each run is killed, started again, killed again, until it comes to
 # its end; its record and its final checkpoint must then equal an undisturbed run's, byte for byte (times excepted).
 # SEED=N draws other moments.
 count=${COUNT:-1040}
@@ -89,7 +89,7 @@ for row in "${configurations[@]}"; do
             rm -rf run
             ;;
         esac
-        grep -q '^info: going on from' err && resumed=$((resumed + 1))
+        grep -q '^info: continuing from' err && resumed=$((resumed + 1))
     done
     "$trainer" "${arguments[@]}" >out 2>err || fail "$name: the last start: $(tail -n 1 err)"
     compare

@@ -17,7 +17,7 @@ if [ -d /dev/shm ] && [ -w /dev/shm ]; then
     cd "$scratch" || exit 1
 fi
 
-# AddressSanitizer would rather stand before the shim, ends by a code of its own here, and needs terabytes of addresses.
+# AddressSanitizer would rather stand before the shim, ends by another code here, and needs terabytes of addresses.
 # What the shim itself keeps it would call a leak.
 address_space=1048576 # KiB
 sanitized() {
@@ -59,7 +59,7 @@ mer: {beta: 0.5, gamma: 0.5, group_steps: 2, groups: 2}
 YAML
     local i
     for ((i = 0; i < 40; i++)); do printf '%d+%d=%d;' $((i % 7)) $((i % 9)) $((i % 7 + i % 9)); done >sums.txt
-    for ((i = 0; i < 20; i++)); do printf '{"text":"a word, number %d of so many"}\n' $i; done >words.jsonl
+    for ((i = 0; i < 20; i++)); do printf '{"text":"a word, number %d of many"}\n' $i; done >words.jsonl
     gzip -k sums.txt
     zstd -q words.jsonl
     { echo text; sed 's/;/;\n/g' sums.txt; } >table.csv
@@ -78,7 +78,7 @@ token_file() { # COUNT
 }
 
 # name | what it starts from, a folder of fixtures/ | what it leaves | arguments
-#   run: a folder of checkpoints and records that a second start goes on with; text on standard output and pages; figures,
+#   run: a folder of checkpoints and records that a second start continues; text on standard output and pages; figures,
 #   of which some are times; modes, a row each
 workloads() {
     cat <<'EOT'
@@ -169,11 +169,11 @@ disturb() {
 recover() {
     [ "$leaves" = run ] || fresh
     if ! "$trainer" "${arguments[@]}" >out 2>err </dev/null; then
-        fail "$name: $1: the next start does not go on: $(tail -n 1 err)"
+        fail "$name: $1: the next start does not continue: $(tail -n 1 err)"
         return
     fi
     look
-    [ "$left" = "$expected" ] || { fail "$name: $1: another end after going on"; diff <(echo "$expected") <(echo "$left") | head -n 4; }
+    [ "$left" = "$expected" ] || { fail "$name: $1: another end after continuing"; diff <(echo "$expected") <(echo "$left") | head -n 4; }
     recovered=$((recovered + 1))
 }
 

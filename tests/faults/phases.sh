@@ -41,7 +41,7 @@ compare() {
     [ "$(find killed/run/checkpoints -name '.tmp-*' | wc -l)" = 0 ] || fail "temporary folders are left"
 }
 
-# --- phases: each watcher returns once its phase has begun; each proof tells afterwards whether the kill was in it ---
+# --- phases: each watcher returns once its phase has begun; each proof shows afterwards whether the kill was in it ---
 last_step=100 # the end of the second task, of 50 steps as the first
 in_fisher() {
     grep -q 'task facts: Fisher information' killed/err 2>/dev/null

@@ -5,7 +5,7 @@
 #
 #     the rank is named within 10 seconds, the exit code is 1, no process and no shared memory is left behind
 #     the latest checkpoint loads
-#     --restart, or the same command with another number of processes and another stage, goes on
+#     --restart, or the same command with another number of processes and another stage, continues
 #
 # A run that has come to its end has the record and the checkpoint of an undisturbed one, byte for byte (times excepted).
 # Then what ends all ranks alike: gradients that are not finite, a full disk, a signal that one of them has.
@@ -72,7 +72,7 @@ process_of() {
     done
 }
 
-# named RANK PROCESSES: waits until the failure of that rank is told; how long it took counts.
+# named RANK PROCESSES: waits until the failure of that rank is reported; how long it took counts.
 named() {
     local began now
     began=$(ms)
@@ -91,7 +91,7 @@ named() {
     [ $((now - began)) -le $slowest_ms ] || slowest_ms=$((now - began))
 }
 
-# strike PROCESSES: a signal to somebody, drawn, after a drawn time; $hit says whom, empty where the run had ended.
+# strike PROCESSES: a signal to a drawn process, after a drawn time; $hit says which, empty where the run had ended.
 strike() {
     local process drawn=$((RANDOM % 20))
     hit= signal=KILL victim=0
@@ -121,7 +121,7 @@ nobody_stays() {
     local process
     ended 3 && return
     for process in $(left_over); do
-        fail "$what: $signal to ${hit:-nobody} $victim after $delay ms: left behind: $(tr '\0' ' ' <"/proc/$process/cmdline")"
+        fail "$what: $signal to ${hit:-no process} $victim after $delay ms: left behind: $(tr '\0' ' ' <"/proc/$process/cmdline")"
         kill -KILL "$process"
     done
 }
@@ -152,7 +152,7 @@ draw() {
     processes=${counts[RANDOM % 2]} zero=${stages[RANDOM % 3]}
 }
 
-# A strike, and the run is to go on by itself.
+# A strike, and the run is to continue by itself.
 restart_by_itself() {
     start $processes $zero --restart 2
     strike $processes
@@ -168,7 +168,7 @@ restart_by_itself() {
         ;;
     parent137) count_strike && look_around ;;
     0) ;;
-    *) fail "$what: $signal to ${hit:-nobody} $victim after $delay ms: exit code $code: $(tail -n 1 err)" ;;
+    *) fail "$what: $signal to ${hit:-no process} $victim after $delay ms: exit code $code: $(tail -n 1 err)" ;;
     esac
 }
 
@@ -183,7 +183,7 @@ end_by_strike() {
     rank1 | parent137) count_strike && look_around ;;
     0) ;;
     rank0 | parent0) grep -q '"event":"end"' run/metrics.jsonl || fail "$what: struck, and ends well" ;; # it was leaving
-    *) fail "$what: $signal to ${hit:-nobody} $victim after $delay ms: exit code $code: $(tail -n 1 err)" ;;
+    *) fail "$what: $signal to ${hit:-no process} $victim after $delay ms: exit code $code: $(tail -n 1 err)" ;;
     esac
 }
 
@@ -204,7 +204,7 @@ while [ $((kills + stops + parents)) -lt "$count" ] && [ $starts -lt $((count * 
     stop_every=$((starts % 3 == 0 ? 4 : 0)) # they last: some seconds until a heartbeat is missed
     draw
     if [ $((starts % 4)) = 0 ]; then restart_by_itself; else end_by_strike; fi
-    grep -q '^info: going on from' err && resumed=$((resumed + 1))
+    grep -q '^info: continuing from' err && resumed=$((resumed + 1))
     [ $code != 0 ] || compare
     nobody_stays
 done

@@ -13,7 +13,7 @@
  *   FAULT_REPORT   a file for the counts of a run that came to its end: "kind count" a line
  *   FAULT_TRACE    1: the first failure's call stack on standard error
  *
- * The first failure is told on standard error: "fault: KIND, call N".  Standard error itself never fails: what the
+ * The first failure is reported on standard error: "fault: KIND, call N".  Standard error itself never fails: what the
  * program has to say about its failure is what is looked at.
  */
 #include <dirent.h>
@@ -134,7 +134,7 @@ static bool can_fail(FILE *file)
     return descriptor >= 0 && descriptor != STDERR_FILENO;
 }
 
-/* As the C library leaves a stream whose system call failed. */
+/* As the C library leaves a stream after a system call that failed. */
 static void mark(FILE *file)
 {
     enum { ERROR_SEEN = 0x20 }; /* glibc's _IO_ERR_SEEN */

@@ -8,7 +8,7 @@
 #   DEVICE=ref     device of the base configuration
 #   JOBS           at a time; as many as there are cores
 #   KEYS='^model'  only keys that match this pattern, and no pairs
-#   EVERY=1        only every so many-th case: for a short look
+#   EVERY=1        only every EVERY-th case: for a short look
 #
 # The keys are those of `trainer reference`.  A value stands in a file, and most once more on the command line.
 set -u
@@ -38,7 +38,7 @@ cd "$(dirname "$0")/../.." || exit 1
 trainer=$(realpath "${BUILD:-build}/trainer") || exit 1
 KIBIBYTES_MOST=$((2 << 20)) SECONDS_MOST=10
 grep -q __asan_init "$trainer" && KIBIBYTES_MOST=unlimited SECONDS_MOST=100
-# An exit code of their own for reports.
+# A separate exit code for reports.
 export trainer KIBIBYTES_MOST SECONDS_MOST OMP_NUM_THREADS=1
 export UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1:exitcode=99 ASAN_OPTIONS=exitcode=99 LSAN_OPTIONS=exitcode=99
 scratch=$(mktemp -d)
@@ -122,7 +122,7 @@ sizes='batch_size gradient_accumulation_steps max_length model.layers model.head
 
 # Writes the cases' files, and prints their names.
 awk -v scratch="$scratch" -v pattern="${KEYS:-}" -v every="${EVERY:-1}" -v sizes="$sizes" '
-    # The base configuration with `changes`, "section;key" -> value, instead of its own.
+    # The base configuration with `changes`, "section;key" -> value, instead of its values.
     function write(changes, override,    place, i, s, part, value, order, count, sections, section_count, seen, indent, name, own) {
         if (++cases % every) { return }
         name = scratch "/" cases

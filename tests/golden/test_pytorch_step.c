@@ -2,18 +2,18 @@
  *
  * One whole training step against PyTorch: loss, norm of the gradients, every gradient, every weight after AdamW.
  * tests/golden/pytorch/make.py wrote the fixtures: GPT-2 (biases, tied head), Llama (one key head for three query
- * heads, head of its own) and Qwen3 (QK-norm, heads wider together than the model), two micro-batches with unequal
- * numbers of targets, gradients that are clipped, decay on matrices only.
+ * heads, untied head) and Qwen3 (QK-norm, heads wider together than the model), two micro-batches with unequal numbers
+ * of targets, gradients that are clipped, decay on matrices only.
  *
  * Everything goes through files, as a user's run does: a run of one step is saved, weights and moments of its
- * checkpoint are replaced by the fixture's, and the run goes on for one step more.  SGD with a rate of 0 leaves the
+ * checkpoint are replaced by the fixture's, and the run continues for one step more.  SGD with a rate of 0 leaves the
  * gradients themselves in its momentum; a second run is AdamW.
  *
  * Gradients.  n roundings of relative size u on the longest path forward, as many back, of random signs, make a
  * relative difference between two correct computations of
  *     rho = 4 sqrt(2) sqrt(2 n) u      with a probability of 1 - 2 exp(-8)   (Higham & Mary 2019, theorem 2.4)
- * for activations of about 1, which the fixtures' weights make.  It is asked of each row, over the row's length or the
- * rows' root mean square, whichever is larger: elements of a row are sums that cancel more or less, rows are not.
+ * for activations of about 1, which the fixtures' weights make.  It is required of each row, over the row's length or
+ * the rows' root mean square, whichever is larger: elements of a row are sums that cancel more or less, rows are not.
  *     fp32        u = 2^-24, n as the sums in float32 are long
  *     fp32, ref   u = 2^-24; sums are in double, n counts what is stored: 8 values a block and 2 in the head
  *     bf16        u = 2^-8, the same n of stored values
@@ -172,7 +172,7 @@ static double length_of(const double *values, int64_t count)
 
 /* --- a run --- */
 
-/* What replaces a checkpoint's tensors; memory of its own for the moments. */
+/* What replaces a checkpoint's tensors; its own memory for the moments. */
 typedef struct Replacement {
     HsNamedTensor model[MOST_TENSORS], optimizer[2 * MOST_TENSORS];
     int model_count, optimizer_count;
@@ -296,7 +296,7 @@ static void load_config(const Case *test, const Fixture *fixture, const char *ou
     OK(hs_config_load(config, fixture->config_path, count, overrides));
 }
 
-/* Trains, or goes on, until so many steps are applied. */
+/* Trains, or continues, until `steps` steps are applied. */
 static void train(const Case *test, const Fixture *fixture, const char *out_dir, bool adamw, int steps)
 {
     HsConfig config;
@@ -370,7 +370,7 @@ static double relative_bound(const Case *test, const HsConfig *config)
     return 4 * sqrt(2) * sqrt(2 * roundings) * unit_roundoff(half && !exact_sums ? HS_BF16 : HS_F32);
 }
 
-/* PyTorch's own; of bf16's fixture, whose sums are exact, there is none. */
+/* PyTorch's own; of bf16's fixture, with exact sums, there is none. */
 static double distance_of(const Case *test, const Fixture *fixture, const char *name)
 {
     if (!hs_is(test->mode, "fp32"))

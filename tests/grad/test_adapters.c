@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Adapters: every gradient against central differences in double; the model with them against the plain model whose
- * matrices have had s B A added; and nothing of what is frozen has memory that only training needs.
+ * Adapters: every gradient against central differences in double; the model with them against the plain model with s B
+ * A added to its matrices; and nothing of what is frozen has memory that only training needs.
  */
 #include "tests/support/tiny_model.h"
 

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * Every layer alone, in double on ref: backward against central differences of L = sum r_i y_i with random r, for each
- * differentiable input and parameter.  Gradients start from random values, so that "adds to" and "writes" are told
- * apart.
+ * differentiable input and parameter.  Gradients start from random values, so that "adds to" and "writes" differ.
  */
 #include <criterion/criterion.h>
 #include <float.h>
@@ -23,7 +22,7 @@ typedef struct Bench {
     HsParam params[HS_NODE_PARAMS];
     int measured;                         /* the output in L */
     double *r;                            /* L's weights; NULL: L is given by `loss` */
-    double (*extra)(struct Bench *bench); /* what L has beside the sum; may be NULL */
+    double (*extra)(struct Bench *bench); /* what L has in addition to the sum; may be NULL */
     void (*prepare)(struct Bench *bench); /* before each forward; may be NULL */
     float gradient_scale;
     void *owned[MAX_TENSORS];
@@ -134,7 +133,7 @@ static double *hold(Bench *bench, const HsTensor *gradient, bool adds)
     return copy.data;
 }
 
-/* Forward, backward, differences.  Inputs whose d_inputs are present are differentiated. */
+/* Forward, backward, differences.  Inputs with d_inputs present are differentiated. */
 static void check(Bench *bench)
 {
     HsLayerCall *call = &bench->call;

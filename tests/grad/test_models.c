@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Both whole models, all of whose values are double here: every parameter's gradient against central differences of the
+ * Both whole models, with all values in double here: every parameter's gradient against central differences of the
  * loss, for each feature that changes the step table.
  */
 #include "tests/support/tiny_model.h"

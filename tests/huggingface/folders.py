@@ -4,7 +4,7 @@
 
 Each folder is one of a few small models that transformers made, with one to three changes: files that are missing,
 doubled, emptied or stale, keys that are doubled, moved, removed or contradict each other, tokens that one file names and
-another does not.  Both read it and compute the loss of one text (whose markers are special tokens) and a greedy
+another does not.  Both read it and compute the loss of one text (its markers are special tokens) and a greedy
 continuation.  One of:
 
     equal       the same loss and the same tokens up to the same end

@@ -8,7 +8,7 @@
                                continuation of the first PROMPT tokens
                                and its shares of right answers to choices.jsonl: by likelihood, a token, a byte
     FOLDER/tokens.bin          the tokens, i32
-    FOLDER/choices.jsonl       questions whose words are drawn
+    FOLDER/choices.jsonl       questions of drawn words
 """
 
 import json

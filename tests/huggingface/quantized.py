@@ -6,10 +6,10 @@
     FOLDER/NAME/adapter/     PEFT's adapters, B = 0
     FOLDER/NAME/text.txt     what is trained on: one sequence of LENGTH tokens
     FOLDER/NAME/losses.txt   twice the largest distance of the f32 losses from the f64 ones; then those, a line a step:
-                             with PEFT's adapters beside the decoded matrices
+                             with PEFT's adapters next to the decoded matrices
 
-Two functions of bitsandbytes 0.50 for CPUs are not used: its quantizer of scales takes a code beside the nearest one now
-and then (its kernels for GPUs do not), and its decoder reads another block's scales where rows are no multiple of 64.
+Two functions of bitsandbytes 0.50 for CPUs are not used: its quantizer of scales may take a code next to the nearest
+one (its kernels for GPUs do not), and its decoder reads another block's scales where rows are no multiple of 64.
 """
 
 import os

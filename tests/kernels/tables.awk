@@ -2,8 +2,8 @@
 # Reads, in this order, each line led by its kind:
 #     report SOURCE ARCHITECTURE REGISTERS STATIC_SHARED STACK SPILL_STORES SPILL_LOADS NAME
 #     code INSTRUCTIONS HMMA LDSM LDGSTS STL LDL HGMMA UTMALDG QMMA QGMMA NAME
-#     launch KIB THREADS DYNAMIC_SHARED NAME     on a device whose blocks may have so much shared memory
-#     needs PATTERN OPCODES   kernels whose machine code must hold these
+#     launch KIB THREADS DYNAMIC_SHARED NAME     on a device with at most KIB of shared memory a block
+#     needs PATTERN OPCODES   kernels with machine code that must hold these
 # and writes the rows of the two tables of KERNELS.md to `families` and `table`, complaints to the standard output.  NAME is
 # the rest of the line.
 
@@ -76,7 +76,7 @@ function kib_of(sm) {
     return sm == 80 ? 163 : sm == 90 ? 227 : 99
 }
 
-# Where there is no machine code of its own, 8.6 and 8.9 run that of 8.0.  Some combinations of number formats are launched
+# Without their own machine code, 8.6 and 8.9 run that of 8.0.  Some combinations of number formats are launched
 # by no case: "-".
 function occupied(sm, name,    kib, own) {
     kib = kib_of(sm)

@@ -11,7 +11,7 @@
 #include "tests/layouts/table.h"
 
 /* Shared memory, and the address that CuTe puts into descriptors.  The two lines after it make CuTe ask for that on the
- * host, where it has no shared memory of its own. */
+ * host, where it has no shared memory. */
 alignas(1024) static unsigned char shared_memory[layouts::SHARED_BYTES];
 static inline uint32_t __nvvm_get_smem_pointer(const void *pointer)
 {
@@ -98,7 +98,7 @@ template <class Op> static void add_load_matrix(const std::string &name, int mat
             table.numbers.at((size_t)(lane * 2 * matrices + i)) = owner.at((int64_t)destination(lane, 16 * i));
 }
 
-/* ---- Tiles in shared memory.  K-major: boxes of a line's width along k, beside each other; outer-major: boxes of a
+/* ---- Tiles in shared memory.  K-major: boxes of a line's width along k, next to each other; outer-major: boxes of a
  * line's width along the outer index: in both, a box's lines follow each other.  0: no swizzle, lines of 16 bytes. */
 
 template <int swizzle, class Type, Major major> static constexpr auto atom()

@@ -3,7 +3,7 @@
  * The emulator's side: groups of experiments, each of which runs the project's own wrappers and kernel functions and
  * answers CuTe's tables with what came out.
  *
- * A product tells nothing of one operand alone: if A's and D's rows were renamed alike, no program could see it.  So
+ * A product shows nothing of one operand alone: if A's and D's rows were renamed alike, no program could see it.  So
  * each mapping is derived with the other operands laid out as CuTe says: A's fragment with B's and D's of CuTe, and so
  * on.  Codes are small whole numbers, which 16-bit numbers hold exactly.
  */
@@ -20,7 +20,7 @@ namespace layouts
 
 struct Experiments {
     const Tables &cute;
-    const std::string planted; /* the kind of table in whose experiments a mistake is made, or none */
+    const std::string planted; /* the kind of table that gets a mistake in its experiments, or none */
     Tables own;
 
     bool is_planted(const char *kind) const

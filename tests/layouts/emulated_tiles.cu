@@ -14,7 +14,7 @@ namespace hs_emu
 
 enum { EXTENT = 64 };
 
-/* 0, 1, 2 ... as elements of so many bytes. */
+/* 0, 1, 2 ... as elements of `bytes` bytes. */
 static std::vector<unsigned char> codes(int count, int bytes)
 {
     std::vector<unsigned char> source((size_t)(count * bytes));
@@ -37,7 +37,7 @@ static void read_image(layouts::Table &table, const std::vector<unsigned char> &
     }
 }
 
-/* Boxes of a map beside each other, box after box, and then all of shared memory. */
+/* Boxes of a map next to each other, box after box, and then all of shared memory. */
 __global__ void boxes_kernel(const TensorMap map, int boxes, int elements, int box_bytes, unsigned char *image)
 {
     HS_DYNAMIC_SHARED(unsigned char, tile);

@@ -60,7 +60,7 @@ static const MmaRow mma_rows[] = {
 };
 enum { M = 16, N = 8 };
 
-/* Registers whose i-th element, in the order of lanes, is value(i). */
+/* Registers with value(i) as their i-th element, in the order of lanes. */
 template <typename Value> static std::vector<uint32_t> registers_of(const MmaRow &row, int count, Value value)
 {
     std::vector<uint32_t> registers((size_t)(count / row.parts));
@@ -136,7 +136,7 @@ static void find_sums(layouts::Experiments &experiments, const MmaRow &row)
             c.numbers[i] = (int64_t)(rows[i] - start[i]) * N + (int64_t)(columns[i] - start[i]);
 }
 
-/* Each lane fills a row of eight elements and gives its address: who receives which. */
+/* Each lane fills a row of eight elements and gives its address: which lane receives which. */
 template <int matrices, bool transposed> __global__ void load_matrix_kernel(uint32_t *y)
 {
     HS_SHARED(uint16_t, rows, 32 * 8);

@@ -41,7 +41,7 @@ fetch_cute() {
         mv "$partial" "$package"
 }
 
-# has_rows KIND SUFFIX: of the instructions on stdin, those that CuTe's tables do not have are told.
+# has_rows KIND SUFFIX: of the instructions on stdin, those that CuTe's tables do not have are reported.
 has_rows() {
     local instruction missing=0
     while read -r instruction; do

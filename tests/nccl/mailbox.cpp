@@ -67,7 +67,7 @@ Segment *segment_attach(const char *name, int rank, int size)
         return nullptr;
     }
     if (segment->size != size)
-        fault(rank, "it was told of %d ranks, rank 0 of %d", size, segment->size);
+        fault(rank, "it was given %d ranks, rank 0 %d", size, segment->size);
     for (int other = 0; other < size; other++)
         if (segment->processes[other] == getpid())
             fault(rank, "duplicate GPU: rank %d is of the same device", other);

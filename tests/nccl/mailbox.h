@@ -48,7 +48,7 @@ struct Segment {
 /* Maps the segment of a communicator; nullptr: rank 0 has not made it yet. */
 Segment *segment_attach(const char *name, int rank, int size);
 void segment_forget(const char *name);
-/* Wakes all who sleep; sleeps until `changed` is no longer `seen`, or for 20 ms. */
+/* Wakes all sleepers; sleeps until `changed` is no longer `seen`, or for 20 ms. */
 void segment_wake(Segment *segment);
 void segment_sleep(Segment *segment, uint32_t seen);
 

@@ -4,7 +4,7 @@
  * one host, over shared memory.  It is for tests, so it is stricter than the library and says what is wrong:
  *
  *   - ranks that call other operations, or in another order, with other counts, types, operations, roots or groups;
- *     messages that nobody expects; two ranks of one device; buffers that are not the device's          -> abort()
+ *     messages that no rank expects; two ranks of one device; buffers that are not the device's         -> abort()
  *   - a call before the one before it has settled (communicators here are never blocking)               -> abort()
  *   - a result that is used before it is there: it is poisoned, and comes late                          -> NaN
  *
@@ -119,7 +119,7 @@ void check_buffer(const Communicator &communicator, const Call &call, const void
           text, name, bytes, buffer);
 }
 
-/* Streams of unlike calls in a group would have to meet; nobody here needs that. */
+/* Streams of unlike calls in a group would have to meet; nothing here needs that. */
 void check_group(const Communicator &communicator, const std::vector<Call> &calls)
 {
     for (const Call &call : calls) {
@@ -249,7 +249,7 @@ EXPORT int ncclCommInitRankConfig(Communicator **made, int size, UniqueId id, in
     if (config == nullptr || config->magic != 0xcafebeef || config->size < sizeof *config || config->blocking != 0)
         fault(rank, "ncclCommInitRankConfig: a configuration that does not say blocking = 0");
     if (streams == nullptr)
-        fault(rank, "nobody called hs_emu_attach");
+        fault(rank, "hs_emu_attach was not called");
     if (size < 1 || size > RANKS_MOST || rank < 0 || rank >= size || strncmp(id.name, "/halfstep-nccl-", 15) != 0)
         return INVALID_ARGUMENT;
     auto communicator = std::make_unique<Communicator>();

@@ -28,7 +28,7 @@ typedef union Array {
     unsigned char u8[COUNT_MOST * 8];
 } Array;
 
-/* Values whose sums are rounded in every float format. */
+/* Values with sums that are rounded in every float format. */
 static double value_of(int rank, size_t i, HsDtype dtype)
 {
     const double whole = (double)((int)((i * 37 + (size_t)rank * 101) % 211) - 105);
@@ -107,7 +107,7 @@ Test(nccl, sums_and_maxima, .timeout = 120)
                          "all_reduce");
 }
 
-/* Ranges of unequal length, one of them empty, between elements that belong to nobody. */
+/* Ranges of unequal length, one of them empty, between elements that belong to no rank. */
 static void uneven(int size, size_t starts[RANKS_MOST + 1])
 {
     starts[0] = 3;
@@ -405,7 +405,7 @@ static bool reduce_for_ever(Rank *rank)
             hs_comm_abort(rank->comm, "the disk is full");
     }
     fprintf(stderr, "%d: %s\n", (int)status, hs_error_message());
-    /* Whoever goes on gets the same error, at once. */
+    /* A rank that continues gets the same error, at once. */
     if (hs_comm_barrier(rank->comm) != HS_EDEVICE)
         return false;
     rank->device.release(&rank->device, memory);
@@ -417,7 +417,7 @@ Test(nccl, failures_end_all_ranks, .timeout = 120)
     static const struct {
         const char *fault;
         int dies;
-        const char *own, *others; /* words of rank 1's (or 0's, who aborts) report, and of the others' */
+        const char *own, *others; /* words of rank 1's (or 0's, which aborts) report, and of the others' */
     } rows[] = {
         { "1,7,error", -1, "gave up: NCCL: unhandled system error", "gave up: NCCL: unhandled system error" },
         { "1,9,async", -1, "gave up: NCCL: remote process exited", "gave up: NCCL: remote process exited" },

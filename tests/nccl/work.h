@@ -53,7 +53,7 @@ class Work
 {
   public:
     Work(Communicator &communicator, std::vector<Call> calls, Trouble trouble);
-    /* Goes on; true: it has ended. */
+    /* Continues; true: it has ended. */
     bool advance(bool wait);
     hs_emu::cudaStream_t stream; /* that it was called on */
 

@@ -101,7 +101,7 @@ Test(checks, row_sums_of_products)
     args.epilogue = HS_EPILOGUE_SWIGLU;
     args.pre = f32(8, 256);
     args.c = f32(8, 128);
-    EXPECT_REFUSED(HS_EINVAL, "matmul: row_sums are not taken beside SwiGLU", hs_op_matmul(&context, &args));
+    EXPECT_REFUSED(HS_EINVAL, "matmul: row_sums are not taken with SwiGLU", hs_op_matmul(&context, &args));
     args = product();
     args.row_sums = f32_1d(8);
     EXPECT_REFUSED(HS_EINVAL, "matmul: row_sums are those of a transposed a, as a weight's gradient has it",
@@ -339,8 +339,8 @@ Test(checks, largest_magnitudes)
                                 .dx_rounded = bf16(4, 8) };
     norm.dx.amax = &largest;
     EXPECT_REFUSED(HS_EINVAL,
-                   "norm_backward: the largest magnitude is found of what goes on, which is not dx beside "
-                   "dx_rounded or dx_masked",
+                   "norm_backward: the largest magnitude is of what is passed on, which is not dx where dx_rounded or "
+                   "dx_masked is given",
                    hs_op_norm_backward(&context, &norm));
 }
 
@@ -464,7 +464,7 @@ Test(checks, workspace_is_planned_and_required)
     cr_expect_eq(y[2], 3.0f);
 }
 
-/* An operation without rows is neither checked nor costs anything: these have functions of their own. */
+/* An operation without rows is neither checked nor costs anything: these have their own functions. */
 Test(checks, every_operation_has_rows)
 {
     static const char *const without[] = { "adamw",    "adamw8bit", "sgd",        "update_list",

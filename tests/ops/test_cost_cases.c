@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT
  *
  * Bytes counted twice: kernels/checks/cost.c counts them from an operation's arguments, the self-test from its table of
- * operands.  On every case the two agree, and an observer is told the cost of each call once.  The backend computes
+ * operands.  On every case the two agree, and an observer gets the cost of each call once.  The backend computes
  * nothing, so shapes may be as large as they like and no memory is touched.
  *
  * They differ where the bytes depend on the data: the self-test counts the embedding's rows that random tokens name on
  * average, where the cost has all that they may name, and the penalty's tensors without an anchor as if they had one.
  * begin_step shares its records with prepare_step there, which writes the state.
- * pack_weight is left out, as this backend has no layout of its own.
+ * pack_weight is left out, as this backend has no packed layout.
  */
 #include <criterion/criterion.h>
 #include <string.h>

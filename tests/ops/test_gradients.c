@@ -215,7 +215,7 @@ static void check_norm(HsNormKind kind)
         check("bias", norm_loss, &n, n.bias, dbias, COUNT(dbias));
 }
 
-/* x = residual + mask(branch) / (1 - p): the residual's gradient is dx, the branch's comes beside it. */
+/* x = residual + mask(branch) / (1 - p): the residual's gradient is dx, the branch's comes next to it. */
 static void check_summed_norm(HsNormKind kind)
 {
     static Norm n;

@@ -109,7 +109,7 @@ Test(nf4, codes_are_those_of_bitsandbytes)
     }
 }
 
-Test(nf4, stacked_tensors_keep_scales_of_their_own)
+Test(nf4, stacked_tensors_keep_separate_scales)
 {
     const int64_t counts[MATRICES] = { matrices[0].count, matrices[1].count, matrices[2].count };
     const HsQuantized q = make(counts, MATRICES);

@@ -148,7 +148,7 @@ static void backward(Bench *bench, int variant, bool together)
         RUN(hs_op_dropout_backward(&bench->context, &mask));
 }
 
-/* What every tensor is behind it; all begin with the same numbers, so that what nobody wrote is the same, too. */
+/* What every tensor is behind it; all begin with the same numbers, so that what was not written is the same, too. */
 static void run(Bench *bench, Way *way, int variant, bool together, void *results[TENSORS])
 {
     HsDevice *device = &bench->device;

@@ -56,7 +56,7 @@ static const Expected expected[] = {
         { 28, 0.0018482765881344676 },
         { 31, 0.000802959781140089 },
         { 63, 3.102344408034696e-07 } } },
-    { "yarn with a factor of its own",
+    { "yarn with its own factor",
       { .theta = 1e4,
         .scaling = HS_ROPE_YARN,
         .factor = 16,

@@ -174,7 +174,7 @@ Test(update_8bit, reference_is_the_transcription)
 }
 
 /* Each step from the state that bitsandbytes had before it.  Its roundings are others than ours: it forms 1 - beta in
- * double, where f32 is off by four of its own, and may have four more.  And on CPUs it has not the rule of its GPU
+ * double, where f32 is off by four roundings, and may have four more.  And on CPUs it has not the rule of its GPU
  * kernels that a small negative m is not encoded as 0: 127 there is 126 here. */
 Test(update_8bit, steps_are_those_of_bitsandbytes)
 {

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * What follows an update in its own pass (HsUpdateEpilogue) against the same as operations of their own, one after
- * another: every bit of parameter, weight, snapshot and both packed layouts, on every instruction set, for 1 and 3
- * threads.
+ * What follows an update in its own pass (HsUpdateEpilogue) against the same as separate operations, one after another:
+ * every bit of parameter, weight, snapshot and both packed layouts, on every instruction set, for 1 and 3 threads.
  */
 #include <criterion/criterion.h>
 #include <stdlib.h>

@@ -210,7 +210,7 @@ Test(update_fp8, steps_are_those_of_the_formulas)
     }
 }
 
-/* Beside a block's largest square, 10^24 times as large as its own, a v that is not 0 keeps a code, and the next step
+/* Next to a block's largest square, 10^24 times as large as its own, a v that is not 0 keeps a code, and the next step
  * divides by a root that it has.  Where v is 0, so is its code. */
 Test(update_fp8, a_small_v_is_not_forgotten)
 {
@@ -239,8 +239,8 @@ Test(update_fp8, a_small_v_is_not_forgotten)
     }
 }
 
-/* Where gradients become a hundredth beside others that stay, v becomes 1e-4: to the nearest it would keep its share of
- * the block's largest.  300 steps leave 0.95^300 = 2e-7 of what it was. */
+/* Where gradients become a hundredth next to others that stay, v becomes 1e-4: to the nearest it would keep its share
+ * of the block's largest.  300 steps leave 0.95^300 = 2e-7 of what it was. */
 Test(update_fp8, v_follows_gradients_that_fall)
 {
     enum { FALLING = HS_DYNAMIC_BLOCK, EVERY = 300 };

@@ -106,7 +106,7 @@ static HsUpdateArgs update_of(const Data *data, int tensor)
     HsUpdateArgs update = { .scalars = data->scalars,
                             .weight_decay = 0.01f * (float)(tensor % 13),
                             .learning_rate_scale = 0.5f + 0.1f * (float)(tensor % 3),
-                            .rng = { .seed = tensor % 50 ? 4 : 5, /* one that has a launch of its own */
+                            .rng = { .seed = tensor % 50 ? 4 : 5, /* one that has its own launch */
                                      .step = 2,
                                      .site = (uint32_t)tensor,
                                      .row_offset = tensor % 2 ? 3 * HS_SPAN_GRAIN : 0 },

@@ -22,7 +22,7 @@ static void check(bool condition, const char *what, int64_t value)
         printf("FAIL: %s (%lld)\n", what, (long long)value);
 }
 
-/* Every token tells its position; every third is no target. */
+/* Every token encodes its position; every third is no target. */
 static HsDataset counting_dataset(void)
 {
     HsDataset dataset = { .sequence_length = LENGTH, .seed = 7 };

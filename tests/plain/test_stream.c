@@ -69,7 +69,7 @@ static const PlanCase plan_cases[] = {
         .current_rate_scale = 1 } },
 };
 
-/* Every token tells its task and position. */
+/* Every token encodes its task and position. */
 static void make_data(HsTaskData *data, bool masked)
 {
     *data = (HsTaskData){ .tasks = calloc(TASKS, sizeof(HsDataset)), .count = TASKS };

@@ -21,7 +21,7 @@ static void check(bool condition, const char *what, int64_t value)
         printf("FAIL: %s (%lld)\n", what, (long long)value);
 }
 
-/* Every token tells its task and position. */
+/* Every token encodes its task and position. */
 static void make_data(HsTaskData *data)
 {
     *data = (HsTaskData){ .tasks = calloc(TASKS, sizeof(HsDataset)), .count = TASKS };
@@ -70,7 +70,7 @@ static void check_joint(const HsTaskData *data, const double *shares, const int6
             next[t] += weights[t];
         }
     }
-    check(orders_differ, "blocks have orders of their own", total);
+    check(orders_differ, "blocks have different orders", total);
     hs_joint_deinit(&joint);
 }
 
@@ -98,7 +98,7 @@ static HsStatus take_next(HsDataStream *stream, const HsStreamBatch **batch)
     return HS_OK;
 }
 
-/* The stream's rows are the located samples, also when it goes on in the middle. */
+/* The stream's rows are the located samples, also when it continues in the middle. */
 static void test_joint_stream(const HsTaskData *data)
 {
     enum { STEPS = 20 };

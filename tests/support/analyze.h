@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * What the static analyzer is told (make analyze, which includes this before every file): these functions give back the
- * code that they are given, which is never HS_OK.  It looks into no function of another file.
+ * What the static analyzer is given (make analyze, which includes this before every file): these functions give back
+ * the code that they are given, which is never HS_OK.  It looks into no function of another file.
  */
 #ifndef HS_TESTS_SUPPORT_ANALYZE_H
 #define HS_TESTS_SUPPORT_ANALYZE_H

@@ -80,7 +80,7 @@ static inline int64_t fisher_collect(FisherBench *bench, HsFisher *fisher, doubl
     double count = 0;
     int64_t passes = 0;
     memset(f, 0, (size_t)bench->elements * sizeof *f);
-    memset(bench->tiny.model.gradients.base, 0x3f, bench->tiny.model.gradients.capacity); /* left by somebody */
+    memset(bench->tiny.model.gradients.base, 0x3f, bench->tiny.model.gradients.capacity); /* left by earlier work */
     TINY_OK(hs_fisher_init(fisher));
     for (;; passes++) {
         HsFisherSample sample;

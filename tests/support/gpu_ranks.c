@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * See gpu_ranks.h.  The parent does what a launcher does: it tells the others when a rank has died.
+ * See gpu_ranks.h.  The parent does what a launcher does: it informs the others when a rank has died.
  */
 #include "tests/support/gpu_ranks.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * For tests of synthetic text: a reading point, what was paid for the choices read so far, and the comparison of that
- * sum with what the generator told.  The parsers that use it know the languages, but none of the generators' code.
+ * sum with what the generator reported.  The parsers that use it know the languages, but none of the generators' code.
  */
 #ifndef HS_TESTS_SUPPORT_TEXT_READER_H
 #define HS_TESTS_SUPPORT_TEXT_READER_H
@@ -71,7 +71,7 @@ static inline void check_floor(const char *name, void (*read_document)(void))
     cr_expect_eq((size_t)(at - text), length, "%s: read to the end", name);
     cr_expect_eq(read_documents, documents, "%s: documents", name);
     /* Two sums of the same fewer than 2^18 terms in another order: each within 2^18 epsilon of the exact one. */
-    cr_expect(fabs(nats - told) <= 0x1p-33 * told, "%s: decoded %.17g nats, told %.17g", name, nats, told);
+    cr_expect(fabs(nats - told) <= 0x1p-33 * told, "%s: decoded %.17g nats, reported %.17g", name, nats, told);
     free(text);
 }
 

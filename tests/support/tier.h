@@ -16,8 +16,8 @@ static inline bool is_nightly(void)
     return tier && strcmp(tier, "nightly") == 0;
 }
 
-/* For loops in loops: of all combinations those whose indices add up to a multiple of `modulus`.  Any two loops have all
- * their pairs, where a third has at least `modulus` values. */
+/* For loops in loops: of all combinations those with indices that add up to a multiple of `modulus`.  Any two loops
+ * have all their pairs, where a third has at least `modulus` values. */
 static inline bool is_in_tier(size_t sum, size_t modulus)
 {
     return is_nightly() || sum % modulus == 0;

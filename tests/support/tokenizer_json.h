@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT
  *
- * Small tokenizer.json texts for tests, with a byte map of their own.
+ * Small tokenizer.json texts for tests, with their own byte map.
  */
 #ifndef HS_TESTS_SUPPORT_TOKENIZER_JSON_H
 #define HS_TESTS_SUPPORT_TOKENIZER_JSON_H
 
 #define PRE_GPT2 "{\"type\":\"ByteLevel\",\"add_prefix_space\":false}"
 
-/* A tokenizer.json whose tokens 0..255 are the bytes in numerical order.  Each argument is JSON text:
+/* A tokenizer.json with the bytes in numerical order as tokens 0..255.  Each argument is JSON text:
  *   vocab   further members of model.vocab, such as ",\"he\":256"
  *   merges  elements of model.merges, such as "\"h e\""
  *   model   further members of model, such as ",\"ignore_merges\":true"

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
 """compare.py BUILD FOLDER [NAME...]: token for token, this project's tokenizers against the `tokenizers` library.
 
-NAME: only tokenizers whose names begin so.  FOLDER has packages with translations and with tokenizer.json files; BUILD has the trainer and tests/tokenize.
-Exit status 1 when anything differs.
+NAME: only tokenizers with names that begin so.  FOLDER has packages with translations and with tokenizer.json files;
+BUILD has the trainer and tests/tokenize.  Exit status 1 when anything differs.
 """
 import array
 import os
@@ -51,7 +51,7 @@ def first_difference(ours, theirs):
 def encode(library, texts):
     """-> the texts, their tokens; without those on which the library panics (added tokens that overlap)."""
     standard, nothing = os.dup(2), os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nothing, 2)  # a panic tells of itself at length
+    os.dup2(nothing, 2)  # a panic prints much
     try:
         found = library.encode_batch(texts, add_special_tokens=False)
     except BaseException as error:

@@ -25,9 +25,9 @@ def every_character():
     """Each code point between letters, digits, spaces and signs, where expressions decide about it."""
     points = [chr(c) for c in range(1, 0x110000) if not 0xD800 <= c < 0xE000]
     plain = "".join(points)
-    beside = "".join(f"a{c}b {c} 1{c}2.{c}" for c in points if unicodedata.category(c) not in ("Co", "Cn") or ord(c) < 0x20000 and ord(c) % 7 == 0)
+    adjacent = "".join(f"a{c}b {c} 1{c}2.{c}" for c in points if unicodedata.category(c) not in ("Co", "Cn") or ord(c) < 0x20000 and ord(c) % 7 == 0)
     contractions = "".join(f"'{c} " for c in points[:0x3000])
-    return pieces(plain) + pieces(beside) + pieces(contractions)
+    return pieces(plain) + pieces(adjacent) + pieces(contractions)
 
 
 TRICKY = [

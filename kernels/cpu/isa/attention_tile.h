@@ -134,7 +134,7 @@ static inline __attribute__((always_inline)) void hs_attention_ask(const HsHeadR
     }
 }
 
-/* `count` rows from token `row` of the head whose first element is `column` of a [N, columns] tensor. */
+/* `count` rows from token `row` of the head that begins at `column` of a [N, columns] tensor. */
 static inline HsHeadRows hs_head_rows(const HsTensor *tensor, int64_t row, int64_t count, int64_t column, int64_t width)
 {
     const int64_t bytes = (int64_t)hs_dtype_bytes(tensor->dtype), columns = tensor->shape[1];
@@ -180,7 +180,7 @@ void HS_ISA_NAME(hs_attention_store_rows)(HsPanels in, float factor, const HsHea
  * caller multiplies scores by a factor anyway, which takes log2 e in. */
 static inline __attribute__((always_inline)) HsF32x16 hs_attention_exp2(HsF32x16 x)
 {
-#if defined(__AVX512F__) /* n and x - n on the adders, beside the multipliers */
+#if defined(__AVX512F__) /* n and x - n on the adders, in parallel with the multipliers */
     x = (HsF32x16)_mm512_max_ps(_mm512_set1_ps(-200.0f), (__m512)x);
     const HsF32x16 n = (HsF32x16)_mm512_roundscale_ps((__m512)x, _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC);
 #else
@@ -286,7 +286,7 @@ typedef struct HsDropoutTile {
     float probability;
     int64_t first, query_stride;
     int64_t queries, keys;
-    bool diagonal; /* key r is hidden from queries before r, whose groups are left out */
+    bool diagonal; /* key r is hidden from queries before r; their groups are left out */
 } HsDropoutTile;
 
 static inline HsDropoutTile hs_attention_dropout_tile(const HsHeads *heads, const HsRng *rng, float probability,

@@ -70,7 +70,7 @@ HS_SIMD void one_row(const HsCrossEntropyArgs *args, HsDtype in, HsDtype out, in
         gradient_row(args, in, out, logits, row, lse, target);
 }
 
-/* 16-bit logits have gradients of their own format. */
+/* 16-bit logits have gradients in the same format. */
 static void any_row(const HsCrossEntropyArgs *args, int64_t row)
 {
     const int32_t target = ((const int32_t *)args->targets.data)[row];

@@ -2,7 +2,7 @@
  *
  * Distillation, one row a task.
  *     top_logits     the kept ones lie sorted; most logits are below the last of them, and are only looked at
- *     match_logits   the row times b, then its K entries, whose gradients were read before
+ *     match_logits   the row times b, then its K entries, with gradients that were read before
  *     distill        dl_v = b dl_v + gs a/t (p_v - q_v),  loss = a (sum_v q_v (z_v - l_v)/t + lse(l/t) - lse(z/t))
  */
 #include <math.h>

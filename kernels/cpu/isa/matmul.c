@@ -40,7 +40,7 @@ enum { MOST_TILES = 16, FEWEST_TILES = 4 };
 enum {
     MOST_PANELS = 256 / HS_TILE_COLUMNS,
     /* A task that packs its own block of A spreads that work over more columns, and takes one group of rows: what it
-     * packs next fits the second-level cache beside what it works with. */
+     * packs next fits the second-level cache with what it works on. */
     MOST_TILES_PACKING = HS_GROUP_TILES,
     MOST_PANELS_PACKING = 768 / HS_TILE_COLUMNS,
     FEWEST_PANELS_PACKING = 256 / HS_TILE_COLUMNS,
@@ -516,7 +516,7 @@ static HsStatus multiply_operands(HsContext *context, const HsMatmulArgs *args)
                         .plan = make_plan(args, hs_cpu_thread_slots(context)),
                         .slots = context->workspace };
     const HsMatmulPlan *plan = &run.plan;
-    HsMatmulArgs apart; /* panels that mix gates and ups: SwiGLU is a pass of its own over pre */
+    HsMatmulArgs apart; /* panels that mix gates and ups: SwiGLU is a separate pass over pre */
     if (plan->paired && !can_pair(plan)) {
         apart = *args;
         apart.epilogue = HS_EPILOGUE_NONE;

@@ -6,7 +6,7 @@
  *     nearest even, subnormal numbers read and written as zero (Intel SDM, TDPBF16PS)
  *
  * A word is a pair of successive k, as in the panels, so B's panels are loaded as they lie, 16 words deep, and A's rows 16
- * words at a time.  Depth past the end is zeros: of A and of B, whose memory there belongs to somebody else.
+ * words at a time.  Depth past the end is zeros: of A and of B; the memory there belongs to other data.
  */
 #include "kernels/cpu/isa/matmul.h"
 

@@ -73,7 +73,7 @@ void HS_ISA_NAME(hs_panel_pack_along)(const HsMatmulOperand *operand, int64_t la
 #define panel_pack_along HS_ISA_NAME(hs_panel_pack_along)
 
 #ifdef HS_ISA_amx
-/* Lanes of A, each a panel of its own, `panel_stride` words apart, where stored rows run across lanes; pairs. */
+/* Lanes of A, each a separate panel, `panel_stride` words apart, where stored rows run across lanes; pairs. */
 void HS_ISA_NAME(hs_panel_pack_turned)(const HsMatmulOperand *operand, int64_t lane, int64_t lanes, int64_t begin,
                                        int64_t end, int64_t panel_stride, uint32_t *out);
 #endif

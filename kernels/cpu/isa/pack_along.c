@@ -89,7 +89,7 @@ void HS_ISA_NAME(hs_panel_pack_turned)(const HsMatmulOperand *operand, int64_t l
 }
 #endif
 
-/* Straight from the stored rows, `bytes` apart; a line of each is asked for a few squares ahead, since the processor
+/* Straight from the stored rows, `bytes` apart; a line of each is prefetched a few squares ahead, since the processor
  * follows fewer streams than there are lanes.  `dtype` is a constant; pairs are moved as if they were f32. */
 static inline __attribute__((always_inline)) void pack_square(HsDtype dtype, const unsigned char *source, int64_t bytes,
                                                               bool streamed, uint32_t *out)
@@ -141,7 +141,7 @@ void panel_pack_along(const HsMatmulOperand *operand, int64_t lane, int64_t lane
     }
 }
 #else
-/* Words of depth whose cache lines of a panel are open at a time. */
+/* Words of depth that have their cache lines of a panel open at a time. */
 enum { DEPTH_BATCH = 16 };
 
 /* Four words of four lanes: word d of lane l, words[l * DEPTH_BATCH + d], becomes across[d][l]. */

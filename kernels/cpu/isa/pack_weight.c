@@ -7,8 +7,8 @@
 /* Words of depth that one piece of work covers: also a narrow weight is shared out evenly. */
 enum { PIECE_DEPTH = 128 };
 
-/* From so many elements on, a weight and what belongs to it (its panels twice, gradient, moments and master: 5 MiB and
- * more) have left the caches before the next product asks for it. */
+/* From this many elements on, a weight and what belongs to it (its panels twice, gradient, moments and master: 5 MiB
+ * and more) have left the caches before the next product asks for it. */
 enum { STREAMED_ELEMENTS = 1 << 18 };
 
 /* Below this many words starting threads costs more than it saves. */

@@ -3,9 +3,9 @@
  * Codes of less than 16 bits (kernels/ops/codes.h), made and read.
  *
  * A tensor is cut in square tiles of TILE, a multiple of every block of scales, so that a tile has all that its codes
- * depend on, but for the tensor's own scale, whose largest magnitude is a pass of its own.  A tile is loaded once, as f32,
- * and cast along its rows and along its columns: the latter in lanes of columns, into a tile of bytes that is then
- * transposed.  Counts and maxima are integers, so that their order does not matter.
+ * depend on, but for the tensor's own scale, where the largest magnitude takes a separate pass.  A tile is loaded once,
+ * as f32, and cast along its rows and along its columns: the latter in lanes of columns, into a tile of bytes that is
+ * then transposed.  Counts and maxima are integers, so that their order does not matter.
  *
  * Loops over elements are plain C that compilers turn into vectors: kernels/ops/code_rule.h has no branches.
  */
@@ -116,7 +116,7 @@ static void load_tile(const HsTensor *x, Tile *tile)
         load_row(x, (tile->row + r) * x->shape[1] + tile->column, tile->columns, tile->x[r]);
 }
 
-/* hs_code_rotate of each column's run, whose elements are rows here: in lanes of columns. */
+/* hs_code_rotate of each column's run, with elements in rows here: in lanes of columns. */
 static void rotate_run(float (*const x)[TILE], int64_t columns)
 {
     for (int i = 0; i < HS_CODES_RUN; i++)
@@ -473,7 +473,7 @@ HsStatus HS_ISA_NAME(hs_cpu_quantize)(HsContext *context, const HsQuantizeArgs *
     const HsCodes *const one = hs_codes_present(&args->along) ? &args->along : &args->across;
     const int64_t tiles_there = tile_count(&args->x);
     uint64_t saturated = 0, zeroed = 0;
-    /* A pass of its own where the scale follows from it and nobody has found it; else the tiles do on the way. */
+    /* A separate pass where the scale follows from it and it is not known yet; else the tiles find it on the way. */
     const bool own = args->source == HS_SCALE_OWN && hs_scale_is_of_tensor(one->granularity);
     const bool reads = own && args->x.amax == NULL, found_before = own && args->x.amax;
     uint32_t amax = reads ? amax_of(context, &args->x) : found_before ? magnitude_of(*args->x.amax) : 0;

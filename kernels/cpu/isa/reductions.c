@@ -6,7 +6,7 @@
  */
 #include "kernels/cpu/isa/parameter.h"
 
-/* Sum of squares, and the count of elements whose exponent bits are all ones. */
+/* Sum of squares, and the count of elements with exponent bits of all ones. */
 HS_SIMD void stats_vector(HsDtype dtype, const void *data, int64_t i, int64_t left, HsF64x8 *low, HsF64x8 *high,
                           HsI32x16 *found)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Labels drawn from softmax(logits), one row a task.  With e_v = exp(l_v - max), the label is the smallest v whose
- * running sum exceeds uniform * sum e.  The first pass finds the maximum; the second the sums of blocks of 512
+ * Labels drawn from softmax(logits), one row a task.  With e_v = exp(l_v - max), the label is the smallest v with a
+ * running sum above uniform * sum e.  The first pass finds the maximum; the second the sums of blocks of 512
  * exponentials; the third walks the blocks' sums, which stand on the stack, and only inside the block that holds the
  * label, single exponentials.  Sums of blocks are in f32, sums over blocks in double: a vocabulary of 50,000 loses no
  * small probabilities.
@@ -45,7 +45,7 @@ HS_SIMD float largest(HsDtype in, const void *logits, int64_t first, int64_t cou
     return maximum;
 }
 
-/* The smallest label whose running sum exceeds `limit`.  Rounding may leave every sum of a block at or below what the
+/* The smallest label with a running sum above `limit`.  Rounding may leave every sum of a block at or below what the
  * block's total promised: then the block's last label of any probability is the one. */
 static int64_t label_in_block(const float exponentials[BLOCK], int64_t count, double sum, double limit)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * What follows an update rule on a piece of a parameter that is still in a cache: steps back, snapshots, packed
- * layouts; and the step back as an operation of its own.
+ * layouts; and the step back as a separate operation.
  */
 #include "kernels/cpu/isa/update_epilogue.h"
 

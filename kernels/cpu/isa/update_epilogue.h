@@ -2,11 +2,11 @@
  *
  * How an update cuts a parameter, and what follows the rule on each piece (HsUpdateEpilogue).
  *
- * A matrix whose packed layouts are written along is cut in blocks of rows that fill whole panels; anything else is one
- * row.  One of many rows is cut in whole rows: the processor follows the streams of gradient, moments, master and
- * weight only while they go on, and blocks of 256 columns took half as long again.  One of few is cut across, too, to
- * give each thread its share.  The cut depends on the parameter alone.  A piece is a few contiguous ranges, each of
- * which begins at a multiple of 64 elements: draws of random bits are made for 64 at a time.
+ * A matrix with packed layouts to write in the same pass is cut in blocks of rows that fill whole panels; anything else
+ * is one row.  One of many rows is cut in whole rows: the processor follows the streams of gradient, moments, master
+ * and weight only while they continue, and blocks of 256 columns took half as long again.  One of few is cut across,
+ * too, to give each thread its share.  The cut depends on the parameter alone.  A piece is a few contiguous ranges,
+ * each of which begins at a multiple of 64 elements: draws of random bits are made for 64 at a time.
  */
 #ifndef HS_KERNELS_CPU_ISA_UPDATE_EPILOGUE_H
 #define HS_KERNELS_CPU_ISA_UPDATE_EPILOGUE_H

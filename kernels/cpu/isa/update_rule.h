@@ -46,7 +46,7 @@ HS_SIMD HsF32x16 hs_update_after_proximal(const HsProtection *protection, HsF32x
 {
     if (!protection->proximal || !hs_tensor_present(&protection->anchor))
         return p;
-    /* below infinity, whose quotient would be NaN; the minimum keeps a NaN on its right */
+    /* below infinity, where the quotient would be NaN; the minimum keeps a NaN on its right */
     const HsF32x16 k = hs_simd_min(hs_simd_splat(0x1p126f), hs_update_pull(protection, i, left) * rate);
     return HS_RULE_PROXIMAL(hs_simd_fma_each, p, k, hs_simd_load_part(HS_F32, protection->anchor.data, i, left));
 }

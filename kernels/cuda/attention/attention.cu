@@ -70,7 +70,7 @@ struct Counters {
     int64_t count;
 };
 
-/* One group of eight lanes a query head; neighbouring groups take neighbouring heads of one token, whose rows are
+/* One group of eight lanes a query head; neighbouring groups take neighbouring heads of one token, with rows that are
  * neighbours in memory.  The bound is memory: dout and out are read once.  chunk: elements moved at once. */
 template <typename Result, int chunk>
 __global__ void attention_statistics_kernel(Attention attention, Result dout, Result out, const float *__restrict__ lse,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Attention's kernels and who calls whom:
+ * Attention's kernels and their callers:
  *
  *     op::attention_forward  -> attention_forward_hopper  sm_90a, by wgmma: 16-bit heads of 8 n columns, up to 128;
  *                                                         all keys before a query, scores as they are
@@ -16,7 +16,7 @@
  *
  * Rules (HsScoreRule): several documents in a sequence and windows hide keys, walks begin and end at the tiles that a
  * block's rows see, and in tiles that hold a border keys are hidden one by one.  A running maximum is finite from the start,
- * so that a row whose keys are all hidden so far has probabilities of 0.  A capped score is made as soon as the product is
+ * so that a row with all keys hidden so far has probabilities of 0.  A capped score is made as soon as the product is
  * there, still without the scale:  s' = (cap / scale) tanh(scale s / cap).  Kernels are compiled twice,
  * so that the one for all keys and plain scores pays nothing for the other.
  */
@@ -56,7 +56,7 @@ template <bool ruled_> struct RuleKind {
     static constexpr bool ruled = ruled_;
 };
 
-/* Calls body(kind), whose type's `ruled` is known when compiling. */
+/* Calls body(kind); `ruled` of kind's type is known when compiling. */
 template <typename Body> HsStatus dispatch_rule(bool ruled, Body &&body)
 {
     return ruled ? body(RuleKind<true>{}) : body(RuleKind<false>{});

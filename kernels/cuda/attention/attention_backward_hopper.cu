@@ -12,7 +12,7 @@
  *
  * dQ of a query tile is a sum over blocks of keys.  Each block adds its part to f32 sums in memory (L2), as a copy that
  * reduces, and always in the same order.  A block waits for its turn, a counter for each tile.  So the same bits come
- * out every time, without the two further products that a pass of its own for dQ would take.
+ * out every time, without the two further products that a separate pass for dQ would take.
  *
  * Work goes by ticket, a block of keys each, and a tile's turns are in the order of its tickets.  Heads have one of two
  * orders (work_of):
@@ -26,9 +26,9 @@
  *
  * No block waits for ever, however blocks are scheduled.  Tickets are drawn in order, and a block works on its tickets
  * in order.  Consider the smallest ticket that is not done.  It has been drawn, or will be by the next block that is
- * through with its own; whoever has it works on it, since what that block drew before is smaller and done.  It waits
- * only for parts of smaller tickets: in both orders a tile's turn counts the tickets of its head that see the tile and
- * are smaller.  Those are done, so it gets on.
+ * done with its own; that block works on it, since what it drew before is smaller and done.  It waits only for parts of
+ * smaller tickets: in both orders a tile's turn counts the tickets of its head that see the tile and are smaller.
+ * Those are done, so it gets on.
  *
  * A dQ part travels in the order of its registers; the sums are put in order when they are rounded
  * (attention_query_gradient.cu).
@@ -59,8 +59,8 @@ namespace
 
 enum { TURN_BARRIER = 1 }; /* one for each consumer */
 
-/* A ticket: a block of keys, of a head early or late in the order of tickets.  Beside each buffer of keys in shared
- * memory, where the thread that loads them writes it. */
+/* A ticket: a block of keys, of a head early or late in the order of tickets.  One lies next to each buffer of keys in
+ * shared memory, written by the thread that loads them. */
 struct GradientWork {
     int sequence, kv_head, key_block, late; /* key_block < 0: no more tickets */
 
@@ -377,7 +377,7 @@ HS_DEVICE void begin_query_part_of(float (&part)[32], unsigned step, unsigned ti
     ptx::wgmma_commit();
 }
 
-/* dQ's part of a step, whose product is done, in the order of its registers: no two lanes of a store share a bank. */
+/* dQ's part of a step, with its product done, in the order of its registers: no two lanes of a store share a bank. */
 template <typename Shape>
 HS_DEVICE void send_query_part(const float (&part)[32], unsigned step, unsigned sent, unsigned char *shared)
 {
@@ -475,7 +475,7 @@ HS_DEVICE void gradient_step(float (&dkey)[Shape::width / 2], float (&dvalue)[Sh
     ptx::wgmma_wait<1>();
     ptx::wgmma_settle(probability);
     step_probabilities<Shape>(probability, attention, work, at, statistics, shared);
-    /* By 64 queries: rounded probabilities of all of them, beside what dS^T is made of, would be too many registers. */
+    /* By 64 queries: rounded probabilities of all of them, with what dS^T is made of, would be too many registers. */
     uint32_t kept[step / 64][4][4], rounded[step / 16][4];
 #pragma unroll
     for (int part = 0; part < step / 64; part++) {
@@ -558,7 +558,7 @@ HS_DEVICE void consume_gradient_tiles(const GradientParameters &parameters, unsi
                                shared);
     }
     if (threadIdx.x < 256)
-        ptx::barrier_sync(TURN_BARRIER, 128 * GRADIENT_CONSUMERS); /* the turn that nobody takes */
+        ptx::barrier_sync(TURN_BARRIER, 128 * GRADIENT_CONSUMERS); /* the turn that no consumer takes */
 }
 
 template <typename T, typename Shape>

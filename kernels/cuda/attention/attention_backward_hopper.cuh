@@ -27,8 +27,7 @@ enum {
     GRADIENT_PART_LINES = GRADIENT_PARTS_BYTES / (GRADIENT_PART_LINE * 4)
 };
 
-/* Queries of a step: so many that each consumer has 64 x 64 of dQ, halves of the queries (width 64) or of the columns.
- */
+/* Queries of a step: each consumer has 64 x 64 of dQ, halves of the queries (width 64) or of the columns. */
 __host__ __device__ constexpr int gradient_step(int width)
 {
     return width == 64 ? 128 : 64;
@@ -43,7 +42,7 @@ template <int width_> struct GradientShape {
     static constexpr int score_bytes = step / 64 * score_box;
     static constexpr int statistics_bytes = step * (int)sizeof(QueryStatistics);
     static constexpr int stage_bytes = 2 * QueryTile::bytes;
-    /* At width 128 there is room for one buffer of values beside two of keys. */
+    /* At width 128 there is room for one buffer of values and two of keys. */
     static constexpr int value_buffers = width_ == 64 ? 2 : 1;
     static constexpr int values = GRADIENT_BUFFERS * KeyTile::bytes, stages = values + value_buffers * KeyTile::bytes;
     static constexpr int scores = stages + GRADIENT_STAGES * stage_bytes;
@@ -71,12 +70,12 @@ struct GradientParameters {
     TensorMap dquery, dqkv;         /* parts of dQ; 64 tokens of a head of dqkv */
     Attention attention;
     int key_blocks, query_tiles, early_heads, late_heads; /* heads of keys, of all sequences */
-    unsigned *turns; /* [batch heads][query_tiles]: blocks of keys whose part of dQ has been added */
+    unsigned *turns; /* [batch heads][query_tiles]: blocks of keys that have added their part of dQ */
     unsigned *ticket;
 };
 
-/* Heads whose tickets go longest first, at the end.  `blocks` at work hold blocks / late tickets of a head at once, and
- * each begins as many steps late as there are before it: with 4 blocks / key_blocks such heads that is little beside a
+/* Heads with longest tickets first, at the end.  `blocks` at work hold blocks / late tickets of a head at once, and
+ * each begins as many steps late as there are before it: with 4 blocks / key_blocks such heads that is little against a
  * ticket's steps, of which there are up to key_blocks.  An eighth of `blocks` is enough for long sequences; more heads
  * would not stay in L2.  At most half of the heads: the kernel needs the others' tickets first, which do not wait. */
 static inline int late_heads(int heads, int key_blocks, int blocks)

@@ -170,7 +170,7 @@ __global__ void __launch_bounds__(Shape::threads, 2)
         load_tile<width, step, Shape::threads>(keys + (uint32_t)(Layout::douts + buffer * Shape::step_bytes),
                                                dout + (first_row + query) * out_stride + query_column(attention, head),
                                                out_stride, length - query, attention.head_dim);
-        /* 16 bytes are two queries; statistics go on behind the last token. */
+        /* 16 bytes are two queries; statistics continue behind the last token. */
         if ((int)threadIdx.x < step / 2)
             ptx::copy_async_16(
                 keys + (uint32_t)(Layout::statistics + buffer * Layout::statistics_bytes + (int)threadIdx.x * 16),
@@ -207,7 +207,7 @@ __global__ void __launch_bounds__(Shape::threads, 2)
             member++;
         }
         ptx::copy_async_wait<0>();
-        __syncthreads(); /* this tile is there, and nobody reads the other buffer any more */
+        __syncthreads(); /* this tile is there, and no thread reads the other buffer any more */
         if (member < group)
             load_step(kv_head * group + member, query, buffer ^ 1);
         if (here + step <= warp_key || warp_key >= length ||

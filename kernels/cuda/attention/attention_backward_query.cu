@@ -104,7 +104,7 @@ __global__ void __launch_bounds__(Shape::threads, 2)
     load_tile<width, Shape::rows, Shape::threads>(
         douts, dout + (first_row + first_query) * out_stride + query_column(attention, head), out_stride,
         length - first_query, attention.head_dim);
-    /* 16 bytes are two queries; statistics go on behind the last token. */
+    /* 16 bytes are two queries; statistics continue behind the last token. */
     if ((int)threadIdx.x < Shape::rows / 2)
         ptx::copy_async_16(
             queries + (uint32_t)(Layout::statistics + (int)threadIdx.x * 16),
@@ -126,7 +126,7 @@ __global__ void __launch_bounds__(Shape::threads, 2)
     const int end = min(first_query + Shape::rows, length);
     for (int key = first_key, buffer = 0; key < end; key += step, buffer ^= 1) {
         ptx::copy_async_wait<0>();
-        __syncthreads(); /* this tile is there, and nobody reads the other buffer any more */
+        __syncthreads(); /* this tile is there, and no thread reads the other buffer any more */
         if (key + step < end)
             load_step(key + step, buffer ^ 1);
         if (key >= warp_query + Shape::warp_rows || warp_query >= length ||

@@ -7,7 +7,7 @@
  * P is rounded to the inputs' format for the product with V; sums and l are f32 and see P unrounded.
  *
  * Work of a block: 2 rows T D multiply-adds for 4 T D bytes of keys and values from L2, so 128 rows keep L2 far from
- * its limit.  What limits the inner loop is shared memory (128 bytes a clock) beside the tensor cores: with two row
+ * its limit.  What limits the inner loop, besides the tensor cores, is shared memory (128 bytes a clock): with two row
  * tiles a warp, every fragment of K and V serves two mmas, and up to width 64 Q stays in registers.  From width 192 on
  * the accumulators leave room for one row tile only.
  *
@@ -81,7 +81,7 @@ HS_DEVICE void softmax_step(float (&score)[row_tiles][column_tiles][4], OnlineSo
                     total += score[m][n][i];
                 }
             softmax.total[m][half] = fmaf(softmax.total[m][half], shrink[m][half], total);
-            ptx::settle(softmax.total[m][half]); /* else all scores stay, unrounded, beside the product with V */
+            ptx::settle(softmax.total[m][half]); /* else all scores stay, unrounded, during the product with V */
         }
     if (!__any_sync(FULL_WARP, grown))
         return;
@@ -149,7 +149,7 @@ __global__ void __launch_bounds__(Shape::threads, 2)
         queries, base + ((uint32_t)first_query * stride + query_column(attention, head)), stride, length - first_query,
         attention.head_dim);
     if constexpr (resident)
-        ptx::copy_async_commit(); /* a group of their own: they are waited for alone */
+        ptx::copy_async_commit(); /* a separate group: they are waited for alone */
     const int first_key = first_key_tile(attention, first_row, first_query, step);
     load_step(first_key, 0);
 
@@ -189,7 +189,7 @@ __global__ void __launch_bounds__(Shape::threads, 2)
     const int end = min(first_query + Shape::rows, length); /* keys that any query of the block sees */
     for (int key = first_key, buffer = 0; key < end; key += step, buffer ^= 1) {
         ptx::copy_async_wait<0>();
-        __syncthreads(); /* this tile is there, and nobody reads the other buffer any more */
+        __syncthreads(); /* this tile is there, and no thread reads the other buffer any more */
         if (key + step < end)
             load_step(key + step, buffer ^ 1);
         if (key >= warp_query + Shape::warp_rows || warp_query >= length ||

@@ -9,19 +9,19 @@
  *                    each further step j:
  *                        P_(j-1) = S_(j-1) rounded
  *                        issue S_j = Q K_j^T   issue O += P_(j-1) V_(j-1)
- *                        softmax of S_j as soon as it is there, while the second product goes on
+ *                        softmax of S_j as soon as it is there, while the second product runs
  *                        O = O 2^(c m - c m')
  *
  * At width 64 a step's exponentials take as long as its products (16 a clock against 2,048 multiply-adds), at 128 half
  * as long, so they have to overlap: within a consumer as above, and between the two, which take turns at issuing (named
  * barriers): while one computes its softmax, the tensor cores work for the other.
  *
- * Keys are walked from the diagonal down, so that only the first step has keys to hide.  Blocks go on from tile to
+ * Keys are walked from the diagonal down, so that only the first step has keys to hide.  Blocks continue from tile to
  * tile: an item of work is a pair of tiles of one head, t from the end and t from the start, so that items cost the
  * same, and block b takes items b, b + blocks, ...  Neighbouring items read the same keys and values, which stay in L2.
  *
  * Shared memory: queries, rings of keys and of values, the results of each consumer on their way out.  The two rings
- * have mbarriers of their own: keys are released half a step before values are.
+ * have separate mbarriers: keys are released half a step before values are.
  */
 #include "kernels/cuda/attention/attention_hopper.cuh"
 #include "kernels/cuda/attention/attention_hopper_softmax.cuh"
@@ -241,7 +241,7 @@ HS_DEVICE void forward_consume(const ForwardHopperParameters &parameters, const 
             begin_weights<T, Tile>(output, weights, rings.values.tile(use), step < tile);
             ptx::wgmma_commit();
         };
-        /* `step`: whose probabilities are in `score`.  The wait for its product is at the loop's begin and not at its
+        /* `score` holds the probabilities of `step`.  The wait for its product is at the loop's begin and not at its
          * end: ptxas would move it up before the softmax, but not into another iteration. */
 #pragma unroll 1
         for (int step = tile; step > 0; step--, use++) {
@@ -296,7 +296,7 @@ HS_DEVICE void forward_consume(const ForwardHopperParameters &parameters, const 
     if (thread == 0)
         ptx::store_tile_wait<0>(); /* the block's shared memory stays until then */
     if (consumer == 0)
-        ptx::barrier_sync(turn, CONSUMERS * WARPGROUP_THREADS); /* the turn that nobody takes */
+        ptx::barrier_sync(turn, CONSUMERS * WARPGROUP_THREADS); /* the turn that no consumer takes */
 }
 
 template <typename T, typename Shape, bool dropped>

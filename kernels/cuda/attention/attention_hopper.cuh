@@ -47,7 +47,7 @@ static inline HsStatus map_heads(void *data, HsDtype dtype, const Attention &att
     return encode_tensor_map(shape, map);
 }
 
-/* One thread: ask for a tile, whose Tile::bytes are counted at `full`. */
+/* One thread: ask for a tile; its Tile::bytes are counted at `full`. */
 template <typename Tile>
 HS_DEVICE void load_head(uint32_t tile, const TensorMap *map, uint32_t full, int head, int token, int sequence)
 {
@@ -93,7 +93,7 @@ template <typename T, int count> HS_DEVICE void round_sums(uint32_t (&weights)[c
             weights[k][i] = pack_pair<T>(sum[8 * k + 2 * i], sum[8 * k + 2 * i + 1]);
 }
 
-/* What the kernels here serve, beside fits_mma: heads of up to 128 columns on a GPU of compute capability 9.0,
+/* What the kernels here serve, in addition to fits_mma: heads of up to 128 columns on a GPU of compute capability 9.0,
  * unless kernels.hopper keeps them away. */
 bool fits_hopper(const HsContext *context, int64_t head_dim);
 

@@ -12,7 +12,7 @@
  * Two products cover forward and backward, for a warp that owns 16 `row_tiles` rows:
  *     multiply_rows     sum[rows][columns] += A[rows][width] . B[columns][width]    S = Q K^T, dP = dO V^T
  *     multiply_weights  sum[rows][width]   += W[rows][depth] B[depth][width]        O = P V, dQ = dS K, dV = P^T dO, ..
- * W comes from the first product's accumulators, whose layout is already that of an mma's left operand: probabilities
+ * W comes from the first product's accumulators, which already have the layout of an mma's left operand: probabilities
  * never pass through shared memory.
  */
 #ifndef HS_KERNELS_CUDA_ATTENTION_ATTENTION_TILE_CUH
@@ -120,7 +120,7 @@ template <int width> HS_DEVICE uint32_t row_lane(uint32_t tile)
     return tile + chunk_offset<width>(lane % 16, lane / 16);
 }
 
-/* ... and as a right operand whose columns are the tile's rows. */
+/* ... and as a right operand with the tile's rows as columns. */
 template <int width> HS_DEVICE uint32_t column_lane(uint32_t tile)
 {
     const int lane = (int)threadIdx.x % WARP_SIZE;
@@ -222,7 +222,7 @@ HS_DEVICE float quad_sum(float value)
     return value + __shfl_xor_sync(FULL_WARP, value, 2);
 }
 
-/* Store a warp's rows, times a factor for each: rounded into the warp's own rows of a tile that nobody reads any more
+/* Store a warp's rows, times a factor for each: rounded into the warp's own rows of a tile that is not read any more
  * (`tile`: the address, `rows`: the memory), then copied out 16 bytes a lane, whole rows.  factors[m][half]: of row
  * 16 m + 8 half + lane / 4. */
 template <typename T, int width, int row_tiles>

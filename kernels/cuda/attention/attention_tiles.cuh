@@ -6,7 +6,7 @@
  * or has exponentials.  They need room for both, with 1 KiB a block for the system:
  *     164 KiB and more    compute capability 8.0, 8.7, 9.0, 10.0     81 KiB a block
  *     100 KiB             8.6, 8.9, 12.0                             49 KiB, and no block may have more than 99
- * Bytes of a block are those of its own rows and of two buffers of its steps (forward_shared_bytes, KeyValueLayout,
+ * Bytes of a block are those of its rows and of two buffers of its steps (forward_shared_bytes, KeyValueLayout,
  * QueryGradientLayout).  Smaller steps have more barriers, and with one row tile a warp a fragment serves one mma, not
  * two; tensor cores of 100 KiB have 8 clocks an mma and do not starve.  At width 192 and 256 one block has to do.
  */

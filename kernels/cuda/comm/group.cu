@@ -56,7 +56,7 @@ HsStatus fail_library(Group *group, int result)
 {
     char what[256];
     const char *const detail = group->nccl->last_error(group->handle);
-    snprintf(what, sizeof what, "NCCL: %.80s%s%.120s; NCCL_DEBUG=WARN tells more", group->nccl->error_string(result),
+    snprintf(what, sizeof what, "NCCL: %.80s%s%.120s; NCCL_DEBUG=WARN shows more", group->nccl->error_string(result),
              detail != nullptr && detail[0] != '\0' ? ": " : "", detail != nullptr ? detail : "");
     return fail_own(group, what);
 }
@@ -116,20 +116,20 @@ HsStatus group_failure(Group *group)
 
 void group_abort(Group *group, const char *reason, bool own)
 {
-    char who[256] = "";
+    char member[256] = "";
     bool first;
     if (own)
-        describe(group, who, sizeof who);
+        describe(group, member, sizeof member);
     {
         std::lock_guard<std::mutex> hold(group->failing);
         first = !group->failed;
         if (first)
-            snprintf(group->reason, sizeof group->reason, "%s%s%.240s", who, own ? " gave up: " : "", reason);
+            snprintf(group->reason, sizeof group->reason, "%s%s%.240s", member, own ? " gave up: " : "", reason);
         group->failed = true;
     }
     if (first && own && group->options.tell_others != nullptr)
         group->options.tell_others(group->options.host, reason);
-    if (group->inside.try_lock()) { /* else who is inside finds out */
+    if (group->inside.try_lock()) { /* else the thread inside finds out */
         abort_handle(group);
         group->inside.unlock();
     }
@@ -196,7 +196,7 @@ HsStatus group_join(Group *group)
     return group_settle(group, result);
 }
 
-/* Finalize lets what is under way end; if that fails, somebody else gave up meanwhile. */
+/* Finalize lets what is under way end; if that fails, another rank gave up meanwhile. */
 void group_leave(Group *group)
 {
     if (!has_failed(group) && group->handle != nullptr) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * One rank's communicator as the library knows it: calls that never block, who asks how they went, and what happens when
- * they fail.
+ * One rank's communicator as the library knows it: calls that never block, what polls their results, and what happens
+ * when they fail.
  *
  *     call -> settle: asked until the library has taken it up -> ... -> look: asked while the host waits for a stream
  *                                    |                                    |
@@ -53,7 +53,7 @@ HsStatus group_end(Group *group, cudaStream_t stream);
 HsStatus group_look(void *group, double waited_s);
 /* Gives up; the reason goes to the others if it is this rank's own.  Callable from any thread. */
 void group_abort(Group *group, const char *reason, bool own);
-/* Whether nobody failed so far, by what this process knows; never waits itself. */
+/* Whether no rank failed so far, by what this process knows; never waits itself. */
 HsStatus group_is_well(Group *group, double waited_s);
 /* The error of a communicator that was aborted. */
 HsStatus group_failure(Group *group);

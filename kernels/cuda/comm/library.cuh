@@ -51,8 +51,8 @@ struct Nccl {
     const char *(*last_error)(NcclHandle handle);
 };
 
-/* Opens the library once a process: HALFSTEP_NCCL, or libnccl.so.2; on the emulator its stand-in, which lies beside the
- * part.
+/* Opens the library once a process: HALFSTEP_NCCL, or libnccl.so.2; on the emulator its stand-in, which lies next to
+ * the part.
  * errors: HS_EUNSUPPORTED when it is not there, lacks a function, or is older than 2.14 */
 HsStatus open_nccl(const Nccl **library);
 

@@ -70,7 +70,7 @@ bool is_fine(int result)
     return result == NCCL_SUCCESS || result == NCCL_IN_PROGRESS;
 }
 
-/* Runs calls(library, handle) -> result inside the library, as a group of its own, and waits until they are taken up. */
+/* Runs calls(library, handle) -> result inside the library, as a separate group, and waits until they are taken up. */
 template <typename Calls> HsStatus call(Group *group, Calls calls)
 {
     int result;
@@ -150,7 +150,7 @@ HsStatus scatter_exactly(const Operation &o)
     return HS_OK;
 }
 
-/* By the library: equal ranges at once, others each by a reduction of its own. */
+/* By the library: equal ranges at once, others by one reduction each. */
 HsStatus scatter_by_library(const Operation &o)
 {
     const HsComm &comm = o.group->comm;
@@ -326,7 +326,7 @@ HsStatus nccl_broadcast(HsComm *comm, HsStream *stream, void *buffer, size_t cou
     return run(comm, stream, buffer, count, operation, run_broadcast);
 }
 
-/* The library has none: a sum that everybody waits for. */
+/* The library has none: a sum that all ranks wait for. */
 HsStatus nccl_barrier(HsComm *comm)
 {
     int64_t one = 1;
@@ -405,7 +405,7 @@ HsStatus make_comm_id(unsigned char id[HS_COMM_NCCL_ID_BYTES])
     HS_TRY(open_nccl(&nccl));
     const int result = nccl->unique_id(&made);
     if (result != NCCL_SUCCESS)
-        return hs_fail(HS_EDEVICE, "NCCL makes no unique id: %s; NCCL_DEBUG=WARN tells more",
+        return hs_fail(HS_EDEVICE, "NCCL makes no unique id: %s; NCCL_DEBUG=WARN shows more",
                        nccl->error_string(result));
     memcpy(id, &made, sizeof made);
     return HS_OK;

@@ -3,7 +3,7 @@
  * A GPU as an HsDevice: memory, copies, streams, events, graphs, profiler ranges; and the check of every launch.
  *
  * Copies go through cudaMemcpyDefault: the driver knows from the address which side is which.  Pageable host memory is
- * staged before the call returns, pinned memory (host_alloc) is read while the host goes on.
+ * staged before the call returns, pinned memory (host_alloc) is read while the host continues.
  */
 #include "kernels/cuda/device/device.cuh"
 
@@ -150,7 +150,7 @@ HsStatus wait_before_copy(const HsDevice *device, HsStream *stream, const void *
         return HS_OK;
     for (const void *pointer : { destination, source }) {
         cudaPointerAttributes attributes;
-        HS_TRY(check(cudaPointerGetAttributes(&attributes, pointer), "asking whose memory a pointer is"));
+        HS_TRY(check(cudaPointerGetAttributes(&attributes, pointer), "asking which memory a pointer is in"));
         if (attributes.type == cudaMemoryTypeUnregistered)
             return wait_for_stream(device, stream_from(stream));
     }
@@ -497,7 +497,7 @@ HsStatus wait_for_stream(const HsDevice *device, cudaStream_t stream)
 HsStatus is_on_device(const void *pointer, bool *on_device)
 {
     cudaPointerAttributes attributes;
-    HS_TRY(check(cudaPointerGetAttributes(&attributes, pointer), "asking whose memory a pointer is"));
+    HS_TRY(check(cudaPointerGetAttributes(&attributes, pointer), "asking which memory a pointer is in"));
     *on_device = attributes.type == cudaMemoryTypeDevice || attributes.type == cudaMemoryTypeManaged;
     return HS_OK;
 }

@@ -30,8 +30,8 @@ HsStatus open_device(HsDevice *device, const HsCudaOptions *options, const char 
 /* What products keep on a device (product/products.cuh), which knows no more of it than how to give it back. */
 struct Products;
 
-/* Who looks after the device while the host waits for it (comm/nccl.cu): asked again and again, with the seconds that
- * this wait has lasted; an error ends the wait.  NULL: nobody does. */
+/* Looks after the device while the host waits for it (comm/nccl.cu): called again and again, with the seconds that this
+ * wait has lasted; an error ends the wait.  NULL: nothing does. */
 struct Watch {
     HsStatus (*look)(void *watcher, double waited_s);
     void *watcher;

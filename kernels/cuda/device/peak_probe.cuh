@@ -56,7 +56,7 @@ template <typename Work> double fastest_rate(const HsContext *context, size_t by
     device->event_destroy(device, stop);
     if (memory != nullptr)
         device->release(device, memory);
-    device->peak_bytes = peak_before; /* what the probe took for a moment is nobody's peak */
+    device->peak_bytes = peak_before; /* what the probe took for a moment does not count */
 #ifdef HS_EMU
     (void)amount;
     return 0.0;

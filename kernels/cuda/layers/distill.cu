@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * Distillation, a block a row.
- *     top_logits     each thread holds the best of its own elements; the block's best is taken, and its thread alone
+ *     top_logits     each thread holds the best of its elements; the block's best is taken, and its thread alone
  *                    looks for its next one: the row is read once, and a 1/threads part of it for each taken logit
  *     match_logits   the K entries' gradients are made from what is there, then the row is scaled, then they are stored
  *     distill        maxima, sums, gradients: a row is read three times, the second and the third from L2 or L1

@@ -184,11 +184,11 @@ struct CombineRule {
     }
 };
 
-/* Two packs of x and of z are 32 numbers beside their addresses: for six blocks on 12.0, which it tries by itself, the
+/* Two packs of x and of z are 32 numbers besides their addresses: for six blocks on 12.0, which it tries by itself, the
  * compiler would spill some. */
 template <> constexpr int least_blocks<CombineRule, View<Bf16>> = 5;
 
-/* x / (sqrt(sum of squares) + epsilon): of a whole matrix, whose sum is in device memory */
+/* x / (sqrt(sum of squares) + epsilon): of a whole matrix, with the sum in device memory */
 struct NormalizeRule {
     const double *sum_squares;
     float epsilon;

@@ -7,15 +7,15 @@
  * unevenly tokens occur: half of a text in characters may be one of five.  A warp walks a tile and adds up runs of
  * equal tokens.  A run that lies inside the tile is added to its table row at once; of a run that crosses the tile's
  * ends the sum goes to the workspace, to the tile's `head` (the run came from before) or `tail` (it begins here and
- * goes on):
+ * continues):
  *
  *     tokens   | 2 2 2 5 5 7 7 7 | 7 7 7 7 7 7 7 7 | 7 7 9 9 9 ...
  *     stored         table: 2, 5    head: 7           head: 7, table: 9
  *                    tail: 7
  *
- * Then the block of the tile whose tail it is adds a run's tail and heads to the table.  What bounds it: dy is read
- * once (in pieces of 512 bytes), table rows that occur are read and written once; the workspace's sums are 1/32 of dy's
- * size.
+ * Then the block of the tile that holds a run's tail adds the run's tail and heads to the table.  What bounds it: dy is
+ * read once (in pieces of 512 bytes), table rows that occur are read and written once; the workspace's sums are 1/32 of
+ * dy's size.
  */
 #include "kernels/cuda/layers/token_order.cuh"
 #include "kernels/cuda/toolbox/quad.cuh"
@@ -28,7 +28,7 @@ namespace
 
 enum {
     TILE_ROWS = 64,
-    BATCH_ROWS = 8,                   /* rows whose loads are in flight together */
+    BATCH_ROWS = 8,                   /* rows with loads in flight together */
     STRIP_COLUMNS = WARP_SIZE * QUAD, /* columns of a warp */
     TILE_WARPS = 4,                   /* neighbouring strips of a tile */
     TILE_BLOCKS = 6,                  /* that a multiprocessor holds at least; for 7, 10.0 and 12.0 would spill */
@@ -71,7 +71,7 @@ HS_DEVICE void add_tile(const OrderedRows &ordered, const Dy *dy, Table *table, 
     const int lane = (int)threadIdx.x % WARP_SIZE;
     const int64_t begin = tile * TILE_ROWS;
     const int count = ordered.rows - begin < TILE_ROWS ? (int)(ordered.rows - begin) : TILE_ROWS;
-    /* two of the tile's rows a lane, and the neighbours that tell whether its first and last run go on */
+    /* two of the tile's rows a lane, and the neighbours that show whether its first and last run continue */
     const int32_t row_low = lane < count ? ordered.order[begin + lane] : 0;
     const int32_t row_high = lane + WARP_SIZE < count ? ordered.order[begin + WARP_SIZE + lane] : 0;
     const int32_t token_low = ordered.tokens[row_low], token_high = ordered.tokens[row_high];

@@ -10,9 +10,9 @@
  *
  * A row that one warp holds (up to 768 columns, 24 a lane) needs no barrier, and the loads of a warp's next row are under
  * way while it works on this one.  Packed as they come, the next row's take 60 registers of 24 elements in mixed
- * precision, beside 60 of this row's and 72 of three sums: room for the eight warps of one block, which have 60 KiB in
- * flight, twice what a multiprocessor of an H100 needs to cover memory's latency.  Longer rows have several warps, whose
- * blocks have no registers for a second row: all loads of one come before the first use.
+ * precision, besides 60 of this row's and 72 of three sums: room for the eight warps of one block, which have 60 KiB in
+ * flight, twice what a multiprocessor of an H100 needs to cover memory's latency.  Longer rows have several warps, in
+ * blocks without registers for a second row: all loads of one come before the first use.
  */
 #include "kernels/cuda/layers/dropout.cuh"
 #include "kernels/cuda/layers/norm.cuh"
@@ -20,8 +20,8 @@
 namespace HS_CUDA_NAMESPACE
 {
 
-/* What is made of dx beside it: nothing; a rounded copy and sums; a copy under dropout's mask.  Only the last has members,
- * for the others have no registers to spare. */
+/* What is made of dx besides it: nothing; a rounded copy and sums; a copy under dropout's mask.  Only the last has
+ * members, for the others have no registers to spare. */
 struct Alone {
     static constexpr bool finishes = false, masks = false;
 
@@ -67,9 +67,9 @@ template <> struct LookedAt<true> {
     }
 };
 
-template <typename Gradient, typename Stream, typename Beside> struct NormBackward : LookedAt<looks_at<Gradient>> {
+template <typename Gradient, typename Stream, typename Extra> struct NormBackward : LookedAt<looks_at<Gradient>> {
     static constexpr bool looks = looks_at<Gradient>;
-    static constexpr bool finishes = Beside::finishes, masks = Beside::masks;
+    static constexpr bool finishes = Extra::finishes, masks = Extra::masks;
     Gradient dy;
     Stream x, dx;
     Gradient copy; /* rounded, where data is not NULL, or masked */
@@ -79,7 +79,7 @@ template <typename Gradient, typename Stream, typename Beside> struct NormBackwa
     int64_t rows, block_rows;
     int columns, arrays;
     bool biased, accumulate;
-    Beside beside;
+    Extra extra;
 };
 
 /* Neighbours as they lie in memory, so that they take few registers while they wait.  Words, as compilers may keep two
@@ -168,8 +168,8 @@ template <int width, int packs, bool one_warp, typename Task> struct RowPart {
 
 /* A pack of dx from g and xhat; `means` of g and of g xhat.  dx: what there was, then what is stored.  most: the largest
  * magnitude so far of what is handed on. */
-template <bool looks, int width, typename Task, typename Beside>
-HS_DEVICE void store_gradient(const Task &task, const Beside &beside, int64_t at, const float (&g)[width],
+template <bool looks, int width, typename Task, typename Extra>
+HS_DEVICE void store_gradient(const Task &task, const Extra &extra, int64_t at, const float (&g)[width],
                               const float (&xhat)[width], float rstd, const float (&means)[2], float (&dx)[width],
                               uint32_t &most)
 {
@@ -183,7 +183,7 @@ HS_DEVICE void store_gradient(const Task &task, const Beside &beside, int64_t at
     if constexpr (Task::masks) {
         const float nothing[width] = {};
         float masked[width];
-        beside.template apply<width, true>(at, dx, nothing, masked); /* rows are whole packs of four */
+        extra.template apply<width, true>(at, dx, nothing, masked); /* rows are whole packs of four */
         task.copy.store(at, masked);
         if (looks && task.asked())
             most = largest_of(masked, most);
@@ -225,7 +225,7 @@ __global__ void __launch_bounds__(most_threads<one_warp>) norm_backward_kernel(c
     float dx_sums[Task::finishes ? packs : 1][width] = {};
     const int64_t first = (int64_t)blockIdx.x * task.block_rows;
     const int64_t end = first + task.block_rows < task.rows ? first + task.block_rows : task.rows;
-    const auto beside = task.beside.at_step();
+    const auto extra = task.extra.at_step();
     uint32_t most = 0;
     RowPart<width, packs, one_warp, Task> part, next;
     if (prefetches)
@@ -278,7 +278,7 @@ __global__ void __launch_bounds__(most_threads<one_warp>) norm_backward_kernel(c
             for (int i = 0; i < width; i++)
                 g[i] *= weight[i];
             part.unpack_previous(task, row * task.columns + column, pack, dx);
-            store_gradient<Task::looks>(task, beside, row * task.columns + column, g, xhat[pack], scale, means, dx,
+            store_gradient<Task::looks>(task, extra, row * task.columns + column, g, xhat[pack], scale, means, dx,
                                         most);
             if constexpr (Task::finishes) {
 #pragma unroll
@@ -307,7 +307,7 @@ __global__ void __launch_bounds__(NORM_MOST_THREADS) norm_backward_long_kernel(c
     const View<float> dweight = { task.partials + (int64_t)blockIdx.x * task.arrays * task.columns };
     const View<float> dbias = { dweight.data + task.columns };
     const View<float> dx_sums = { dweight.data + (task.arrays - 1) * task.columns };
-    const auto beside = task.beside.at_step();
+    const auto extra = task.extra.at_step();
     const int start = (int)threadIdx.x * width, stride = (int)blockDim.x * width;
     uint32_t most = 0;
     const int64_t first = (int64_t)blockIdx.x * task.block_rows;
@@ -353,7 +353,7 @@ __global__ void __launch_bounds__(NORM_MOST_THREADS) norm_backward_long_kernel(c
             float dx[width] = {};
             if (task.accumulate)
                 task.dx.load(row * task.columns + column, dx);
-            store_gradient<false>(task, beside, row * task.columns + column, g, xhat, rstd, means, dx, most);
+            store_gradient<false>(task, extra, row * task.columns + column, g, xhat, rstd, means, dx, most);
             if constexpr (Task::finishes) {
                 float sum[width] = {};
                 if (row > first)
@@ -451,8 +451,8 @@ static bool masks_in_one_pass(const HsNormBackwardArgs *args)
     return hs_tensor_present(&args->dx_masked) && args->x.dtype == HS_F32 && is_packed(args, args->dx_masked);
 }
 
-/* Whether the kernel that serves the call finds amax: those of rows that registers hold, in packs of 16 bits, where no pass
- * of its own masks dx behind them. */
+/* Whether the kernel that serves the call finds amax: those of rows that registers hold, in packs of 16 bits, where no
+ * separate pass masks dx behind them. */
 static bool looks_on_the_way(const HsNormBackwardArgs *args)
 {
     const bool masks = hs_tensor_present(&args->dx_masked);
@@ -460,11 +460,11 @@ static bool looks_on_the_way(const HsNormBackwardArgs *args)
            (masks ? masks_in_one_pass(args) : is_packed(args, args->dx_rounded));
 }
 
-template <int width, typename Beside, typename Gradient, typename Stream>
+template <int width, typename Extra, typename Gradient, typename Stream>
 static HsStatus launch_backward(const HsContext *context, const HsNormBackwardArgs *args, Gradient dy, Stream x,
                                 Stream dx, Gradient copy)
 {
-    using Task = NormBackward<Gradient, Stream, Beside>;
+    using Task = NormBackward<Gradient, Stream, Extra>;
     const RowLayout layout = backward_layout(args);
     const PartialSums sums = partial_sums(args->x.shape[0], layout.rows_at_once);
     Task task = { {},
@@ -482,12 +482,12 @@ static HsStatus launch_backward(const HsContext *context, const HsNormBackwardAr
                   totals_of(args).count,
                   hs_tensor_present(&args->dbias),
                   args->accumulate,
-                  Beside::of(args) };
+                  Extra::of(args) };
     if constexpr (Task::looks)
         task.amax = looks_on_the_way(args) ? amax_out(*hs_norm_handed_on(args)) : AmaxOut{};
     const dim3 blocks((unsigned)sums.blocks), block = layout.block();
     const size_t shared_bytes = (size_t)layout.rows_at_once * (size_t)task.columns * sizeof(float);
-    /* Single elements' addresses leave no registers for 16 of them, and none for 8 beside the sums of dx. */
+    /* Single elements' addresses leave no registers for 16 of them, and none for 8 besides the sums of dx. */
     if constexpr (width > 1 || !Task::finishes) {
         if (layout.tile == 8)
             return hs_launch_after(context, HS_KERNEL((norm_backward_kernel<width, 8, true, Task>)), blocks, block,

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
- * Labels drawn from softmax(logits), a block a row.  With e_v = exp(l_v - max), the label is the smallest v whose
- * running sum exceeds uniform * sum e.
+ * Labels drawn from softmax(logits), a block a row.  With e_v = exp(l_v - max), the label is the smallest v with a
+ * running sum above uniform * sum e.
  *
  *     row    [ strip of warp 0 | strip of warp 1 | ... ]      1. maximum   2. each strip's sum
- *     strip  [ 128 | 128 | 128 | ... ]                        3. the warp whose strip holds the label walks it again
- *     tile   [ 4 elements of lane 0 | 4 of lane 1 | ... ]     4. the lane whose elements hold it names it
+ *     strip  [ 128 | 128 | 128 | ... ]                        3. the warp with the label in its strip walks it again
+ *     tile   [ 4 elements of lane 0 | 4 of lane 1 | ... ]     4. the lane that holds the label names it
  *
  * A row is read three times, the second and the third from L2 or L1.  Exponentials are f32, sums double: a vocabulary
  * of 150,000 loses no small probabilities.  The third walk adds what the second did in the same order, so that the
@@ -75,7 +75,7 @@ HS_DEVICE int label_of_lane(const float (&e)[QUAD], int first, double sum, doubl
     return last;
 }
 
-/* Called by the whole warp whose strip [begin, end) takes the running sum from `before` past the limit. */
+/* Called by the whole warp with the strip [begin, end) that takes the running sum from `before` past the limit. */
 template <typename In>
 HS_DEVICE void find_label(const In *row, int begin, int end, bool packs, float maximum, double before, double limit,
                           int32_t *target)

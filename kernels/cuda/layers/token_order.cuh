@@ -77,7 +77,7 @@ HS_DEVICE int32_t digit_start(const int32_t *counts, int32_t *scratch)
     return sum - all + earlier;
 }
 
-/* The lanes whose digit is this lane's; `there`: the lane has a row. */
+/* The lanes with this lane's digit; `there`: the lane has a row. */
 HS_DEVICE unsigned lanes_with(int digit, bool there)
 {
     unsigned lanes = __ballot_sync(FULL_WARP, there);

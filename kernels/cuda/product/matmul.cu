@@ -146,8 +146,7 @@ bool fours_aligned(const HsTensor &tensor)
     return !hs_tensor_present(&tensor) || aligned_to(tensor.data, 4 * hs_dtype_bytes(tensor.dtype));
 }
 
-/* SwiGLU needs two columns F apart, which no tile holds: it is a pass of its own over pre or, backward, over `value`.
- */
+/* SwiGLU needs two columns F apart, which no tile holds: it is a separate pass over pre or, backward, over `value`. */
 bool is_swiglu(const HsMatmulArgs *args)
 {
     return args->epilogue == HS_EPILOGUE_SWIGLU || args->epilogue == HS_EPILOGUE_SWIGLU_BACKWARD;
@@ -172,7 +171,7 @@ bool is_finished_apart(const HsMatmulArgs *args, const MatmulShape &shape, int s
     return slices > 1 || hs_tensor_present(&args->addend) || (factor && shape.family != MATMUL_FP8);
 }
 
-/* The kernel of every layout, whose slices are those of the one for whole chunks. */
+/* The kernel of every layout, with the slices of the one for whole chunks. */
 bool takes_any_layout(const MatmulShape &shape, const HsMatmulArgs *args)
 {
     if (shape.family == MATMUL_FP8)
@@ -282,7 +281,7 @@ static size_t product_workspace(const HsContext *context, const HsMatmulArgs *ar
 static size_t own_workspace(const HsContext *context, const HsMatmulArgs *args)
 {
     const size_t product = product_workspace(context, args);
-    if (!hs_tensor_present(&args->row_sums)) /* the address decides who sums: there is room for both */
+    if (!hs_tensor_present(&args->row_sums)) /* the address decides which kernel sums: there is room for both */
         return product;
     const HsBiasBackwardArgs sums = row_sums_apart(args);
     const size_t after = workspace::bias_backward(context, &sums);

@@ -83,7 +83,7 @@ struct MatmulParameters {
 /* Slices of k end at multiples of this, whatever the kernel: a multiple of every kernel's step. */
 enum { MATMUL_SLICE_UNIT = 64 };
 
-/* Of Hopper's products: so many turns are kept (products.cuh). */
+/* Of Hopper's products: turns are kept for this many (products.cuh). */
 enum { MATMUL_MOST_CLUSTERS = 128 };
 
 /* The kernel families; each has its own rows in the table of tiles. */
@@ -91,7 +91,7 @@ enum MatmulFamily { MATMUL_F32, MATMUL_TF32, MATMUL_16BIT, MATMUL_FP8, MATMUL_FA
 
 /* What an epilogue does to each element of c, as far as it costs time. */
 struct MatmulWork {
-    HsEpilogue function; /* GELU or its gradient; others are passes of their own */
+    HsEpilogue function; /* GELU or its gradient; others are separate passes */
     bool bias;
     int read, written; /* bytes: residual, pre and c; an f32 c that accumulates is added to in memory */
 };
@@ -150,7 +150,7 @@ inline int clusters_at_once(int multiprocessors)
     return clusters < 1 ? 1 : clusters > MATMUL_MOST_CLUSTERS ? (int)MATMUL_MOST_CLUSTERS : clusters;
 }
 
-/* On sm_90: any layout whose rows are multiples of 16 bytes; slices of multiples of 64. */
+/* On sm_90: any layout with rows of multiples of 16 bytes; slices of multiples of 64. */
 HsStatus launch_matmul_hopper(HsContext *context, const MatmulParameters &parameters, HsDtype dtype,
                               const MatmulChoice &choice);
 
@@ -158,7 +158,7 @@ HsStatus launch_matmul_hopper(HsContext *context, const MatmulParameters &parame
 struct MatmulPrologue {
     float alpha;
     MatmulView addend;
-    const HsScaling *a_scaling, *b_scaling; /* of operands in codes, whose factors alpha is multiplied by; else NULL */
+    const HsScaling *a_scaling, *b_scaling; /* of operands in codes; alpha is multiplied by their factors; else NULL */
 };
 
 MatmulPrologue matmul_prologue_of(const HsMatmulArgs *args);

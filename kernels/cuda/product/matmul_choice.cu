@@ -4,7 +4,7 @@
  * (matmul_table.cuh), else the pair that the model of the GPU finds fastest (matmul_model.cuh); unless one is
  * prescribed (matmul_choice.cuh).
  *
- * A product whose tiles of c do not fill the multiprocessors (weight gradients: a small c, a long k) is cut along k.
+ * A product with too few tiles of c to fill the multiprocessors (weight gradients: a small c, a long k) is cut along k.
  * Where c is the plain sum in f32, Hopper's clusters share tiles and add their parts to c in turn
  * (matmul_hopper_work.cuh); else each slice's sums go to the workspace, and a second kernel adds them in order.
  *

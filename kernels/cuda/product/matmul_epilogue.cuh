@@ -107,7 +107,7 @@ HS_DEVICE uint32_t largest_of_groups(const MatmulOutput &output, const MatmulPla
     return most;
 }
 
-/* values: the sums; used up.  Returns what leave_amax wants; 0 where nobody asks. */
+/* values: the sums; used up.  Returns what leave_amax wants; 0 where amax is not wanted. */
 template <int count, int width>
 HS_DEVICE uint32_t finish_groups(const MatmulOutput &output, const MatmulPlace &place, float (&values)[count][width])
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Exact f32 products, c = op(a) op(b), on the general cores: every product and sum an FFMA, never a tensor core, whose
+ * Exact f32 products, c = op(a) op(b), on the general cores: every product and sum an FFMA, never a tensor core, where
  * operands would lose 13 bits.
  *
  * A block of 2 * side threads computes side x side of c, 8 of k at a time.  Each thread keeps 8 x 8 (or 8 x 4) sums in
@@ -192,7 +192,7 @@ __global__ void __launch_bounds__(Tile::threads, Tile::blocks) matmul_f32_kernel
 
     float sums[Tile::thread_rows][Tile::thread_columns] = {};
     for (int step = 0; step < steps; step++) {
-        /* Past the last step these are zeros that nobody reads. */
+        /* Past the last step these are zeros that no thread reads. */
         const Pack<float, 4> next_a = load_a.load_step();
         const typename LoaderB::Held next_b = load_b.load_step();
         const float *const a = shared + step % 2 * Tile::buffer_floats + warp_row + lane / LANES_ACROSS * 4;

@@ -128,7 +128,7 @@ __global__ void __launch_bounds__(Tile::threads, Tile::blocks)
             block_scales.load(scales, parameters.output, first_row, first_column,
                               k_begin / FP8_PART_PAIRS + step / PART_STEPS);
         ptx::copy_async_wait<Tile::stages - 2>();
-        __syncthreads(); /* everybody's copies have come, and the stage before has been read */
+        __syncthreads(); /* all threads' copies have come, and the stage before has been read */
         copy_step(free_stage);
         multiply_step<A, Tile>(read_a, read_b, shared + stage * Tile::stage_bytes, part);
         free_stage = stage;
@@ -167,7 +167,7 @@ HsStatus launch_sum(HsContext *context, MatmulParameters &parameters, const Fp8S
                            (size_t)Tile::shared_bytes, parameters, scales);
 }
 
-/* Of whose mma.sync FP8 is faster than 16 bits. */
+/* Whether FP8 is faster by mma.sync than 16 bits. */
 bool has_fp8_mma(int compute_capability)
 {
     return compute_capability == 89 || compute_capability >= 120;

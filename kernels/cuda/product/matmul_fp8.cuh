@@ -53,7 +53,7 @@ HS_DEVICE float fp8_block_scale(const unsigned char *scales, int blocks, int row
     return row < rows ? hs_code_power(scales[(int64_t)row * blocks + block]) : 0.0f;
 }
 
-/* What a product in codes is beside its MatmulParameters, in which rows are of pairs and multiples of 16 bytes. */
+/* What a product in codes is besides its MatmulParameters, in which rows are of pairs and multiples of 16 bytes. */
 struct Fp8Product {
     Fp8Sum sum;
     bool a_e5m2; /* never straight */
@@ -62,7 +62,7 @@ struct Fp8Product {
 
 /* Whether tensor cores of the GPU multiply the codes of HS_PRODUCT_FP8 and so on as they are: not where there are only
  * 16-bit products (matmul_fp8.cu), or where kernels.hopper leaves the GPU those.  Other codes are decoded to bf16 on every
- * GPU: with scales for 32 or 16 elements (mx, nv), whose products GPUs up to 9.0 do not have; rows that are no multiples of
+ * GPU: with scales for 32 or 16 elements (mx, nv), which GPUs up to 9.0 cannot multiply; rows that are no multiples of
  * 16 bytes; two operands in E5M2.  And these, too, where that is the faster way (matmul_choice.cu): all numbers are exact,
  * so that results differ by their sums alone. */
 bool has_fp8_products(const DeviceLimits &limits);

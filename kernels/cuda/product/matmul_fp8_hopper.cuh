@@ -5,9 +5,9 @@
  *
  * Straight: as there.
  *
- * Promoted: a consumer multiplies a step into registers of their own (`part`), waits for it, and adds it to its sums.
+ * Promoted: a consumer multiplies a step into separate registers (`part`), waits for it, and adds it to its sums.
  * Meanwhile the tensor cores work for the other consumer, so that the addition is hidden while it takes less than the
- * other's step: 64 additions a thread, or 64 multiplications and 64 FFMA with 34 scales, beside at least 256 clocks.
+ * other's step: 64 additions a thread, or 64 multiplications and 64 FFMA with 34 scales, against at least 256 clocks.
  * Part and sums are as many registers as tiles of 128 columns can have.
  *
  * Blocks: besides, a stage has the scales of its step, a float for each row of A and column of B.  Two warps of the
@@ -237,7 +237,7 @@ __global__ void __launch_bounds__(HOPPER_THREADS, 1)
         hopper_consume<Tile>(product, ring, shared, rank, warpgroup - 1,
                              Fp8Products<A, Tile, sum>::make(ring, shared, parameters.scales));
     }
-    ptx::cluster_sync(); /* nobody leaves while others may still arrive at its mbarriers */
+    ptx::cluster_sync(); /* no block leaves while others may still arrive at its mbarriers */
 }
 
 } // namespace HS_CUDA_NAMESPACE

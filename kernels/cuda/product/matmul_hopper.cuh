@@ -3,15 +3,15 @@
  * 16-bit products on Hopper (sm_90a): tensor copies, wgmma, warpgroups with roles.
  *
  * A block has three warpgroups.  One thread of the first, the producer, copies steps of k (64 elements) of A and B into
- * a ring of stages; the other two, the consumers, multiply 64 rows each and finish what they multiplied.  Nobody meets
- * at a barrier: a stage is `full` when its bytes have come, and `empty` when every warp that reads it has done with it.
+ * a ring of stages; the other two, the consumers, multiply 64 rows each and finish what they multiplied.  They meet at
+ * no barrier: a stage is `full` when its bytes have come, and `empty` when every warp that reads it has done with it.
  *
  *     producer:  wait empty[s]   expect the bytes   ask for A and B of the step            next stage
  *     consumer:  wait full[s]    four wgmma         wait for the step before, release it   next stage
  *
  * So one step's products are always under way while the next one's are issued, and the ring runs on across tiles: the
- * next tile's first stages fill while the consumers finish this one (matmul_hopper_epilogue.cuh), whose last stores run
- * beside the next one's products.
+ * next tile's first stages fill while the consumers finish this one (matmul_hopper_epilogue.cuh), and its last stores
+ * run during the next one's products.
  *
  * The tensor cores should multiply for one consumer while the other finishes its part.  There are two ways, a tile's
  * rows say which:
@@ -20,18 +20,18 @@
  * tile when the first has issued `lag` steps of it (a named barrier at which the first only arrives).  What that needs:
  *     - lag < stages: the first must get through `lag` steps while the second has released none of this tile's stages.
  *     - at least `stages` steps in the tile.  The first can be ahead by the ring's stages, so with fewer steps it could
- *       arrive for the next tile before the second has waited for this one.  Nobody waits in such a tile.
+ *       arrive for the next tile before the second has waited for this one.  No consumer waits in such a tile.
  * Half of the ring stays for copies on their way.
  *
  * 64 rows, in turns: the block's tiles go to the consumers alternately, and a stage belongs to one of them.  Stages are
  * filled in the order of tiles.  A consumer begins when the other has seen all stages of the tile before full (a named
- * barrier for each): it could not tell a stage's next round from the one before the last, both having the same parity.
- * So each tile's epilogue has the time of the other's products.  But B is read for half as many rows: 24 KiB from L2
- * for each 512 clocks of products, where shared tiles take 32 for 1,024.
+ * barrier for each): it could not distinguish a stage's next round from the one before the last, both having the same
+ * parity.  So each tile's epilogue has the time of the other's products.  But B is read for half as many rows: 24 KiB
+ * from L2 for each 512 clocks of products, where shared tiles take 32 for 1,024.
  *
  * Blocks work in clusters of two on neighbouring rows of tiles, which need the same part of B: each brings half of it
  * to both (multicast), which halves B's traffic from L2.  A stage may therefore be overwritten only when the consumers
- * of both blocks have released it.  As many clusters as the GPU has room for go on from tile to tile.
+ * of both blocks have released it.  As many clusters as the GPU has room for continue from tile to tile.
  *
  * Both orders of both operands are read as they are stored: with k contiguous in lines along k, else in lines along
  * rows of A or columns of B, 64 of them a box.  Elements outside a matrix come as zeros, so that M, N and K may be any
@@ -73,7 +73,7 @@ template <int rows_, int columns_, int stages_> struct HopperTile {
     static constexpr int stage_bytes = a_bytes + b_bytes;
     static constexpr int line_bytes = rows_ * HOPPER_LINE; /* a line of each row, of an input */
     static constexpr int input_lines = stage_bytes / line_bytes < 4 ? 2 : 4;
-    /* of four sums that a lane finishes at once: beside 128 registers of sums there is room for few */
+    /* of four sums that a lane finishes at once: with 128 registers of sums there is room for few */
     static constexpr int groups = columns_ <= 128 ? 8 : 1;
     static constexpr int staging_offset = stages_ * stage_bytes;
     static constexpr int barrier_offset = staging_offset + HopperStaging::all_bytes;
@@ -253,10 +253,10 @@ HS_DEVICE void hopper_add_row_sums(const HopperParameters &parameters, const Hop
     turn.pass(lane);
 }
 
-/* Row sums of A, stored with k across (a weight's gradient has the bias's beside it), by warps of the producer's
- * warpgroup that have nothing else to do.  A warp reads one box of each stage, a lane two neighbouring rows of it: 64
- * loads of 4 bytes, of which each takes all banks once, and 128 additions in the order of k, while the tensor cores take
- * 512 clocks and more for the step.  Such a warp is a reader of every stage of its block; it sums in tiles of column 0.
+/* Row sums of A, stored with k across (the bias's gradient, made with a weight's), by warps of the producer's warpgroup
+ * that have nothing else to do.  A warp reads one box of each stage, a lane two neighbouring rows of it: 64 loads of 4
+ * bytes, of which each takes all banks once, and 128 additions in the order of k, while the tensor cores take 512
+ * clocks and more for the step.  Such a warp is a reader of every stage of its block; it sums in tiles of column 0.
  */
 template <typename Element, typename Tile>
 HS_DEVICE void hopper_sum_rows(const HopperParameters &parameters, const HopperRing<Tile> &ring, unsigned char *shared,
@@ -291,8 +291,8 @@ HS_DEVICE void hopper_sum_rows(const HopperParameters &parameters, const HopperR
     }
 }
 
-/* By one thread: what the ring needs before anybody uses it.  filling: arrivals that fill a stage, beside its bytes;
- * more_readers: warps of this block that release a stage beside the consumers'. */
+/* By one thread: what the ring needs before it is used.  filling: arrivals that fill a stage, besides its bytes;
+ * more_readers: warps of this block that release a stage besides the consumers'. */
 template <typename Tile>
 HS_DEVICE void hopper_begin(const HopperParameters &parameters, const HopperRing<Tile> &ring, int filling,
                             int more_readers)
@@ -413,7 +413,7 @@ __global__ void __launch_bounds__(HOPPER_THREADS, 1)
         typedef HopperMultiply<Element, Tile, a_contiguous, b_contiguous> Multiply;
         hopper_consume<Tile>(parameters, ring, shared, rank, warpgroup - 1, HopperProducts<Multiply, Tile>{ ring, 0 });
     }
-    ptx::cluster_sync(); /* nobody leaves while others may still arrive at its mbarriers */
+    ptx::cluster_sync(); /* no block leaves while others may still arrive at its mbarriers */
 }
 
 } // namespace HS_CUDA_NAMESPACE

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT
  *
- * How a Hopper product leaves the registers.  Each consumer warp has 16 rows of sums and 4 KiB of staging of its own,
- * so that warps wait for nobody but themselves.  There are two ways, and the launch decides which:
+ * How a Hopper product leaves the registers.  Each consumer warp has its own 16 rows of sums and 4 KiB of staging, so
+ * that warps wait for no other warp.  There are two ways, and the launch decides which:
  *
  * By tensor copies, where every tensor of c's shape has an address and rows of multiples of 16 bytes.  The epilogue is
  * done in registers, a part of 64 columns at a time; finished elements go to one of two buffers of 16 lines of 128
  * bytes, and one lane has the buffer stored.  A buffer is waited for only before it is written again, so that the last
- * stores of a tile run beside the next tile's products:
+ * stores of a tile run during the next tile's products:
  *
  *     lane 0: until the store before the last has read its buffer      warp barrier
  *     all:    write the buffer, fence_shared_to_async                  warp barrier
@@ -14,7 +14,7 @@
  *
  * What is read (the pre-activation of GELU's gradient, a residual, a 16-bit c that accumulates) comes through the ring:
  * behind the tile's steps of k the producer fills stages with parts of these tensors, as lines of 128 bytes like an
- * operand's.  So they are on their way while the last products run, and traffic goes on while consumers compute.  A
+ * operand's.  So they are on their way while the last products run, and traffic continues while consumers compute.  A
  * consumer reads its elements in the registers' layout and releases the stage.
  *
  *     inputs of a tile: for each stage_parts parts: pre, residual, c, those that there are, a stage each
@@ -24,10 +24,10 @@
  * added by the store itself: each element once a launch, so the result is the same in every run, and what a load, an
  * addition and a store would give, but that subnormal addends and sums become zeros.
  *
- * Directly, otherwise.  The buffers then hold 64 columns of f32 sums for finish_staged, whose loads and stores are
- * ordinary ones.
+ * Directly, otherwise.  The buffers then hold 64 columns of f32 sums for finish_staged, which uses ordinary loads and
+ * stores.
  *
- * What either way will read is asked to come to L2 before the tile's products begin.
+ * What either way will read is prefetched to L2 before the tile's products begin.
  *
  * Bank conflicts.  A line is 128 bytes, all banks once; piece q (16 bytes) of line r lies at q ^ (r % 8), as the
  * swizzle of the tensor map has it.  Lane (g, p) = (lane / 4, lane % 4) holds columns 2 p and 2 p + 1 of each block of
@@ -274,7 +274,7 @@ HS_DEVICE void store_part(HopperStaging &staging, const TensorMap *map, HsDtype 
         store_part_as<F16>(staging, map, values, false, place);
 }
 
-/* Of the elements of a part that lie in c, whose rows are whole pairs. */
+/* Of the elements of a part that lie in c, with rows of whole pairs. */
 HS_DEVICE void send_amax_of_part(const MatmulOutput &output, const HopperStaging &staging, const HopperPart &values,
                                  const HopperPlace &place)
 {
@@ -322,7 +322,7 @@ template <int columns> HS_DEVICE void take_part(const float (&sums)[columns / 2]
 }
 
 /* By tensor copies.  place: of the warp's first sum.  bias: of the first part, where there is one.  wait() returns
- * the warp's first line in the ring's stage at hand when that is full, done() releases the stage and goes on to the
+ * the warp's first line in the ring's stage at hand when that is full, done() releases the stage and advances to the
  * next; `next` bytes lie between a line and the one with the columns behind it. */
 template <int columns, typename Wait, typename Done>
 HS_DEVICE void store_sums(const HopperOutput &output, const float (&sums)[columns / 2], HopperBias &bias,

@@ -3,7 +3,7 @@
  * Which tiles of c, and which steps of k, each cluster of a Hopper product has (matmul_hopper.cuh).
  *
  * Whole tiles go round: cluster n has numbers n, n + clusters and so on in the order of tile_of_block, slice by slice
- * where k is cut into slices whose sums a second kernel adds.
+ * where k is cut into slices, with sums that a second kernel adds.
  *
  * Joint tiles.  A weight's gradient has few tiles and a long k, and the last of its rounds hardly ever has a tile for
  * every cluster.  The `rest` tiles of that round are then shared by all clusters: their steps of k, one tile's behind
@@ -65,7 +65,7 @@ struct HopperWork {
     int slice, steps;
     int turn, last_turn;             /* of a joint tile's parts */
     int counters;                    /* which: the tile's first range */
-    int begin, between, early, late; /* where step 0 is in time, and who else is at work */
+    int begin, between, early, late; /* where step 0 is in time, and which other ranges are at work */
 
     __device__ __forceinline__ int k_of(int step) const
     {
@@ -101,7 +101,7 @@ HS_DEVICE int hopper_tile_steps(const HopperDeal &deal)
  *     32768 x 768..3072, k 768    a group's rows of A (3 MB) and all of B (1 to 5 MB) stay in L2: A, B and c once,
  *                                 50 + 1 + 50 to 50 + 5 + 201 MB, which is the least possible
  *     32768 x 768, k 3072         likewise (13 + 5 MB in L2): 201 + 5 + 50 MB
- *     32768 x 50304, k 768        B (77 MB) once for each of 16 groups: 1.2 GB beside c's 3.3 GB.  Higher groups would
+ *     32768 x 50304, k 768        B (77 MB) once for each of 16 groups: 1.2 GB besides c's 3.3 GB.  Higher groups would
  *                                 save 0.9 GB of 4.6, but in 3.2 ms HBM could move 15 GB
  * Tiles of 128 columns: 8 x 8.25 tiles of 256 x 128 need 3104 rows and columns, the best patch 2941.  Other orders have
  * nothing to win. */
@@ -221,7 +221,7 @@ struct HopperTurn {
     }
 };
 
-/* which: HOPPER_ROW_TURNS says of whom. */
+/* which: of the tile's counters, as HOPPER_ROW_TURNS says. */
 HS_DEVICE HopperTurn hopper_turn(const HopperDeal &deal, const HopperWork &work, int which)
 {
     return { deal.turns + work.counters * HOPPER_TURNS + which, work.turn, work.last_turn };

@@ -83,8 +83,8 @@ HS_DEVICE uint32_t pair_of_ones(F16)
     return 0x3c003c00u;
 }
 
-/* The sums of op(a)'s rows: one more product a fragment, with ones, whose columns are all the same.  Every tile of a row
- * of tiles has these rows of a, and every warp of a row of warps: those of column 0 sum. */
+/* The sums of op(a)'s rows: one more product a fragment, with ones, where all columns are the same.  Every tile of a
+ * row of tiles has these rows of a, and every warp of a row of warps: those of column 0 sum. */
 template <typename Element, typename Tile> struct RowSums {
     float sums[Tile::row_blocks][4];
     bool here;
@@ -109,7 +109,7 @@ template <typename Element, typename Tile> struct RowSums {
             multiply_add(Element{}, sums[i], a[i], ones);
     }
 
-    /* Whole sums are added to what there is; those of a slice have a place of their own. */
+    /* Whole sums are added to what there is; those of a slice have a separate place. */
     __device__ __forceinline__ void finish(const MatmulOutput &output, int first_row) const
     {
         const int lane = (int)threadIdx.x % WARP_SIZE;

@@ -91,8 +91,8 @@ const double STORE_BYTE = 2.5, STAGED = 8.0, READ_BYTE = 1.5, BIAS = 1.0, GELU =
 const double L2_RATE = 30.0, SHARED_RATE = 128.0;
 /* A kernel's start, and the bytes a clock that one multiprocessor moves to and from the workspace. */
 const double LAUNCH_CLOCKS = 3000.0, WORKSPACE_RATE = 16.0;
-/* Of a joint tile's turn, beside a warp's stores: they have to be written before the next warp sees that it may go on,
- * two ways through L2 of some 600 clocks and two of its answers.  And for a cluster's number. */
+/* Of a joint tile's turn, besides a warp's stores: they have to be written before the next warp sees that it may
+ * continue, two ways through L2 of some 600 clocks and two of its answers.  And for a cluster's number. */
 const double TURN_CLOCKS = 2500.0, NUMBER_CLOCKS = 1500.0;
 enum { HOPPER_STEP_DEPTH = 64 }; /* k of a step (matmul_hopper_work.cuh) */
 /* Finer slices fill the last wave better, but only few waves make it worth the workspace. */
@@ -248,7 +248,7 @@ static double larger(double a, double b)
     return a > b ? a : b;
 }
 
-/* sums: plain f32 ones of slices, whose epilogue comes later. */
+/* sums: plain f32 ones of slices; their epilogue comes later. */
 static double instructions_of(const MatmulWork &work, bool hopper, bool sums)
 {
     if (sums)
@@ -258,9 +258,9 @@ static double instructions_of(const MatmulWork &work, bool hopper, bool sums)
     return store + READ_BYTE * work.read + (work.bias ? BIAS : 0.0) + function;
 }
 
-/* A tile of a cluster, of which a block has half of the rows, with so many steps of k. */
+/* A tile of a cluster, of which a block has half of the rows, for given steps of k. */
 struct HopperClocks {
-    double tile, last; /* with its epilogue beside other tiles' products; what the epilogue of the last one takes */
+    double tile, last; /* with its epilogue during other tiles' products; what the epilogue of the last one takes */
 };
 
 static HopperClocks hopper_clocks(const MatmulShape &shape, const GpuRates &rates, const TileRow &tile, double steps,
@@ -317,7 +317,7 @@ static double block_clocks(const MatmulShape &shape, const GpuRates &rates, cons
     return larger(alone + fixed, busiest * (multiply + fixed / resident));
 }
 
-/* Each code is read and written as bf16; c is finished by a kernel of its own also where k is whole. */
+/* Each code is read and written as bf16; c is finished by a separate kernel also where k is whole. */
 static double decoded_clocks(const MatmulShape &shape, const DeviceLimits &limits, int kernel, int slices)
 {
     const double multiply = product_clocks(decoded_shape(shape), limits, kernel - tile_kernels(shape), slices);

@@ -21,7 +21,7 @@
  * in the kernels' code and rounded: each byte stored 2.5, or 8 for all where sums go through shared memory in f32 first;
  * each byte read 1.5; bias 1; GELU and its gradient 16, for their two special functions (16 a clock) hide the other 5 and 10.
  *
- * Hopper's blocks go on from tile to tile, their copies never pause, and epilogues run beside the other consumer's
+ * Hopper's blocks continue from tile to tile, their copies never pause, and epilogues run during the other consumer's
  * products (matmul_hopper.cuh).  A tile of a block has `steps` of 64 k:
  *
  *     step     = max(multiply-adds / (peak * rate), bytes of shared memory / 128)

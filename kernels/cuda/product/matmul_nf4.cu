@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Tensor-core products whose right operand is in four bits, and the absmaxes of its blocks.
+ * Tensor-core products with a right operand in four bits, and the absmaxes of its blocks.
  */
 #include "kernels/cuda/product/matmul_kernel.cuh"
 

@@ -5,10 +5,10 @@
  * A thread holds the codes and absmaxes of its chunks of the next step in registers while this one is multiplied, so
  * that global memory's latency does not show; decoded and rounded they go where TileLoader's copies would lie, one stage
  * ahead as those do.  A level is looked up in shared memory: sixteen words lie in sixteen banks, and threads that ask
- * for the same word are answered at once, so no lookup waits for another.  Beside the product that is a word of shared
+ * for the same word are answered at once, so no lookup waits for another.  Besides the product that is a word of shared
  * memory's bandwidth for each element of the tile, once a block.
  *
- * A block's absmax, decoded, is one f32 for 64 elements; a kernel of its own makes them before the product.
+ * A block's absmax, decoded, is one f32 for 64 elements; a separate kernel makes them before the product.
  */
 #ifndef HS_KERNELS_CUDA_PRODUCT_MATMUL_NF4_CUH
 #define HS_KERNELS_CUDA_PRODUCT_MATMUL_NF4_CUH

@@ -3,7 +3,7 @@
  * Operands of tensor-core products in shared memory: how they are laid out, filled and read.
  *
  * An operand's tile covers `extent` rows of op(a) (columns of op(b)) and 64 bytes of k, in 16-byte chunks, laid out as
- * in global memory, so that no layout ever needs a transpose of its own:
+ * in global memory, so that no layout ever needs a separate transpose:
  *
  *                    a row is                               chunk c of row r lies at
  *     k contiguous   m or n: 64 bytes (4 chunks of k)       c ^ (r / 2 % 4)

@@ -21,7 +21,7 @@ namespace
 
 /* Cuts of k that are tried; what lies between them makes little difference. */
 const int tried_slices[] = { 1, 2, 3, 4, 6, 8, 12, 16, 24, 32 };
-/* Choices that the model finds so many times slower than the best are not measured. */
+/* Choices that the model finds this many times slower than the best are not measured. */
 const double HOPELESS = 2.0;
 
 HsStatus check_device(const HsTuningDevice &made, const DeviceLimits &limits, const char *name)

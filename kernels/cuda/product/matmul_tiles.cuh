@@ -13,8 +13,8 @@
  * of four, and the model counts with those.
  *
  * rate: expected share (percent) of the tensor cores' rate with blocks_per_sm blocks on a multiprocessor, from the
- * shared-memory traffic above; rate_alone: with one block only, whose few warps can't hide every latency.  Only their
- * ratios count (matmul_choice.cu).
+ * shared-memory traffic above; rate_alone: with one block only, with few warps that can't hide every latency.  Only
+ * their ratios count (matmul_choice.cu).
  */
 #ifndef HS_KERNELS_CUDA_PRODUCT_MATMUL_TILES_CUH
 #define HS_KERNELS_CUDA_PRODUCT_MATMUL_TILES_CUH
@@ -35,7 +35,7 @@
 #define HS_MATMUL_TILE_ANY_TF32(X)  X(64, 64, 2, 2, 4, 4, 40, 20)
 
 /* sm_90a (matmul_hopper.cuh): a cluster of two blocks computes rows x columns of c, each block half of the rows with a
- * ring of so many stages: as many as there is room for beside 32 KiB for the epilogue.  256 rows: a block's two
+ * ring of `stages` stages: as many as there is room for besides 32 KiB for the epilogue.  256 rows: a block's two
  * consumers share its 128; 128: they take turns with tiles of 64.  rate: share of the tensor cores' rate by wgmma that
  * is left after what the model counts by itself (matmul_model.cuh); on Hopper that rate is half as much again as
  * mma.sync's.

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Predicted times of attention, beside matmul_model.cuh's of products, and the GPUs that both are printed for.
+ * Predicted times of attention, besides matmul_model.cuh's of products, and the GPUs that both are printed for.
  *
  * A score of attention (a query against a key it may see) costs one multiprocessor
  *

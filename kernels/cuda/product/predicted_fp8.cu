@@ -39,7 +39,7 @@ const struct Recipe {
     const char *name, *what;
     HsScaleGranularity granularity;
     HsDtype gradient;
-    double weight_bytes; /* of its cast, an element: read once more where nobody has found its largest magnitude */
+    double weight_bytes; /* of its cast, an element: read once more where its largest magnitude is not known */
     int weight_kernels;
 } recipes[] = {
     { "current", "scales of each tensor's own", HS_SCALE_TENSOR, HS_E5M2, 6.0, 2 },
@@ -139,7 +139,7 @@ void write_fp8(FILE *out, const DeviceLimits &limits)
         return;
     fprintf(out,
             "\n### A linear layer's products in bf16 and in FP8\n\n%d rows, h x h; casts are of x and dY along and "
-            "across, whose largest magnitude what makes them has left, and of the weight.\n",
+            "across, with their largest magnitudes left by what makes them, and of the weight.\n",
             (int)ROWS);
     for (const Recipe &recipe : recipes)
         write_table(out, recipe, limits);

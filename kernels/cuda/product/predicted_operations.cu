@@ -38,8 +38,8 @@ double attention(const HsContext *context, const HsHeads &heads, const HsScoreRu
 
 } // namespace
 
-/* Codes that no tensor core multiplies are written as bf16 and read again.  SwiGLU's pass of its own reads and writes what the operation does; the product alone, what it passes on.  Row sums
- * apart read a once more. */
+/* Codes that no tensor core multiplies are written as bf16 and read again.  SwiGLU's separate pass reads and writes
+ * what the operation does; the product alone, what it passes on.  Row sums apart read a once more. */
 double predicted::matmul(const HsContext *context, const HsMatmulArgs *args)
 {
     const DeviceLimits &limits = limits_of(context);

@@ -95,7 +95,7 @@ __global__ void __launch_bounds__(THREADS)
 struct CodesOut {
     unsigned char *data, *block_scales;
     HsScaling *scaling;
-    const uint32_t *amax; /* [amax_count], of a scale of its own */
+    const uint32_t *amax; /* [amax_count], for a scale from the tensor itself */
     int amax_count;
     int64_t row_bytes, blocks;
 };
@@ -276,7 +276,7 @@ HS_DEVICE int run_count(int64_t rows, int64_t row, int64_t depth, int64_t k)
     return depth - k < RUN ? (int)(depth - k) : (int)RUN;
 }
 
-/* Largest magnitude of the block that a run is part of: of the lanes beside it that have the other runs. */
+/* Largest magnitude of the block that a run is part of: of the neighbouring lanes that have the other runs. */
 template <HsScaleGranularity granularity> HS_DEVICE uint32_t block_amax(const float (&x)[RUN])
 {
     constexpr int lanes = granularity == HS_SCALE_BLOCK ? HS_SCALE_BLOCK_ELEMENTS / RUN

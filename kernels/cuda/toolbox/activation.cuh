@@ -15,9 +15,9 @@
  * of which the two MUFU fill 16 of the 16 issue slots that a warp has for them, so that less of the rest gains nothing.
  * Their errors are bounded in kernels/base/tolerance.h: gelu's by 5.8 u |x|, u = 2^-24, 8 u |gelu(x)| for
  * x > 0; gelu_derivative's by 16.3 u.  A bf16 rounds by 2^16 u, an f16 by 2^13 u of itself: what is stored as one of them
- * is the correctly rounded value but where that lies beside a tie.
+ * is the correctly rounded value but where that lies next to a tie.
  *
- * SwiGLU's kernels wait for their bytes, so SiLU keeps a logistic function whose relative error is a few u everywhere;
+ * SwiGLU's kernels wait for their bytes, so SiLU keeps a logistic function with a relative error of a few u everywhere;
  * one exponential by a rounded product with log2(e) would be off by 2 |x| u where s is small.
  */
 #ifndef HS_KERNELS_CUDA_TOOLBOX_ACTIVATION_CUH
@@ -56,7 +56,7 @@ HS_DEVICE float silu_derivative(float x, Logistic s)
 static constexpr float GELU_LINEAR = -2.302208198144325f; /* -2 sqrt(2/pi) log2(e) */
 static constexpr float GELU_CUBIC = -0.1029432395800235f; /* 0.044715 of it */
 
-/* x / (1 + 2^t).  t overflows to an infinity of the right sign, and so does 2^t, whose reciprocal is then 0: x of any
+/* x / (1 + 2^t).  t overflows to an infinity of the right sign, and so does 2^t; its reciprocal is then 0: x of any
  * finite size gives x or a zero.  NaN gives NaN, and so does -inf (0 * inf, as the formula of tanh gives); +inf gives
  * +inf, -0 gives -0, a subnormal x gives x/2.  Where 2^t passes 2^126, x < -10, the result is flushed to -0: at most
  * |x| 2^-126 off. */

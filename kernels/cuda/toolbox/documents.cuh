@@ -18,7 +18,7 @@ struct SeveralDocuments {
     static constexpr bool documents = true;
 };
 
-/* Calls body(kind), whose type's `documents` is known when compiling. */
+/* Calls body(kind); `documents` of kind's type is known when compiling. */
 template <typename Body> HsStatus dispatch_documents(bool documents, Body &&body)
 {
     return documents ? body(SeveralDocuments{}) : body(WholeSequences{});

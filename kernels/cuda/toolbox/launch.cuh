@@ -46,7 +46,7 @@ static inline unsigned blocks_for(int64_t count, int64_t size)
 }
 
 #ifdef HS_EMU
-/* Where set, sees every launch of the emulator; when it returns false the kernel does not run.  For whoever lists
+/* Where set, sees every launch of the emulator; when it returns false the kernel does not run.  For code that lists
  * launches: tests/kernels/launches.c, plans. */
 extern "C" {
 inline HsLaunchObserver *hs_emu_launch_observer = nullptr;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * Number formats in kernels: bf16 and f16 as plain storage, arithmetic always in float, one rounding to nearest even
- * when a value is stored; of FP8, whose numbers only tensor cores take, the names.  Packs are what one thread moves in one access.
+ * when a value is stored; of FP8, which only tensor cores take, the names.  Packs are what one thread moves at once.
  */
 #ifndef HS_KERNELS_CUDA_TOOLBOX_NUMERIC_CUH
 #define HS_KERNELS_CUDA_TOOLBOX_NUMERIC_CUH

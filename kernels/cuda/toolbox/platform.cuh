@@ -3,7 +3,7 @@
  * What every source of kernels/cuda includes first: CUDA itself, or the emulation of it.
  *
  * Rules that keep the sources fit for both compilers:
- *   - All PTX is in ptx_*.cuh, each wrapper's device body beside its emulated one.
+ *   - All PTX is in ptx_*.cuh, each wrapper's device body next to its emulated one.
  *   - Shared memory is declared by HS_SHARED (a fixed count) or HS_DYNAMIC_SHARED (the launch's bytes), at the top of a
  *     kernel, by every thread of the block alike.  The emulator fills it with NaN and checks its bounds.
  *   - Kernels are launched by hs_launch (launch.cuh), which checks the error and knows the kernel's name.

@@ -48,7 +48,7 @@ HS_DEVICE void copy_async_16(uint32_t destination, const void *source, int valid
 #endif
 }
 
-/* The same for 4 bytes, 4-byte aligned: rows whose stride is no multiple of 16 bytes. */
+/* The same for 4 bytes, 4-byte aligned: rows with a stride that is no multiple of 16 bytes. */
 HS_DEVICE void copy_async_4(uint32_t destination, const void *source, int valid)
 {
 #ifdef HS_EMU

@@ -5,8 +5,8 @@
  * A kernel launched by hs_launch_after may begin when every block of the kernel before it has either called
  * let_next_kernel_begin or ended: it is launched, sets up its shared memory and fetches its parameters while the other's
  * last blocks still run.  What it must not do before wait_for_kernel_before returns is touch device memory: neither
- * read what the other writes, nor write what the other reads.  A kernel whose blocks all end without waiting is an error
- * too, as the kernel after it waits for it alone.  The emulator finds both (kernels/emu/launch.cpp).
+ * read what the other writes, nor write what the other reads.  A kernel with no block that waits is an error too, as
+ * the kernel after it waits for it alone.  The emulator finds both (kernels/emu/launch.cpp).
  */
 #ifndef HS_KERNELS_CUDA_TOOLBOX_PTX_GRID_CUH
 #define HS_KERNELS_CUDA_TOOLBOX_PTX_GRID_CUH

@@ -2,8 +2,8 @@
  *
  * PTX wrappers of sm_90: mbarriers, barriers of some of a block's threads, clusters, registers of a warpgroup.
  *
- * An mbarrier is a 64-bit word of shared memory that counts arrivals and bytes.  Phases are told apart by their parity:
- * the first is 0.  Waiting for parity 1 on a fresh one returns at once, which is what a producer's first round needs.
+ * An mbarrier is a 64-bit word of shared memory that counts arrivals and bytes.  Phases alternate in parity: the first
+ * is 0.  Waiting for parity 1 on a fresh one returns at once, which is what a producer's first round needs.
  */
 #ifndef HS_KERNELS_CUDA_TOOLBOX_PTX_MBARRIER_CUH
 #define HS_KERNELS_CUDA_TOOLBOX_PTX_MBARRIER_CUH
@@ -30,7 +30,7 @@ HS_DEVICE void no_sm90a()
 #define HS_NO_SM90A() no_sm90a()
 #endif
 
-/* By one thread; then fence_mbarrier_init and a barrier before anybody uses it. */
+/* By one thread; then fence_mbarrier_init and a barrier before it is used. */
 HS_DEVICE void mbarrier_init(uint32_t address, int arrivals)
 {
 #ifdef HS_EMU

@@ -50,9 +50,9 @@ HS_DEVICE void mma_tf32(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&
 }
 #undef HS_MMA
 
-/* Likewise of codes, which tensor cores of 8.9 add with 14 significant bits: whoever adds many products of k has them
- * added to other sums in between.  8.9 and 12.0 have the instruction; 9.0 and 10.0 would multiply in 16 bits for it, which
- * is no faster than 16-bit products: there, and before 8.9, it traps. */
+/* Likewise of codes, which tensor cores of 8.9 add with 14 significant bits: kernels that add many products of k add
+ * them to other sums in between.  8.9 and 12.0 have the instruction; 9.0 and 10.0 would multiply in 16 bits for it,
+ * which is no faster than 16-bit products: there, and before 8.9, it traps. */
 #ifndef HS_EMU
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ == 890 || __CUDA_ARCH__ >= 1200
 #define HS_MMA_FP8(a_type, b_type)                                          \

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * PTX wrappers of sm_90a: products of a whole warpgroup (128 threads), D[64, N] = A[64, 16] B[16, N] or +=, 16-bit
- * operands, f32 sums; and of FP8 codes, A[64, 32] B[32, N], whose sums have 14 significant bits (mma_fp8).  B, and A unless it is given in registers, are read from shared memory by way of matrix
- * descriptors.
+ * operands, f32 sums; and of FP8 codes, A[64, 32] B[32, N], with sums of 14 significant bits (mma_fp8).  B, and A
+ * unless it is given in registers, are read from shared memory by way of matrix descriptors.
  *
  * Sums: thread t of the warpgroup, with warp w = t / 32, g = t % 32 / 4 and p = t % 4, holds
  *

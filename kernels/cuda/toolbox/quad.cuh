@@ -24,7 +24,7 @@ static inline unsigned quad_blocks(int64_t count)
     return blocks_for(count, QUAD_BLOCK_ELEMENTS);
 }
 
-/* Whether packs of four elements of this tensor are aligned; an absent tensor is in nobody's way. */
+/* Whether packs of four elements of this tensor are aligned; an absent tensor is no obstacle. */
 static inline bool quad_aligned(const HsTensor &tensor)
 {
     return !hs_tensor_present(&tensor) || aligned_to(tensor.data, QUAD * hs_dtype_bytes(tensor.dtype));

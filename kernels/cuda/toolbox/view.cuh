@@ -116,14 +116,14 @@ static inline AnyView any_view_of(const HsTensor &tensor)
 }
 
 /* Whether rows (or heads) of `columns` elements can be moved in packs: of 4 where an activation is f32, else of 8.
- * Absent tensors, whose pointer is NULL, are no obstacle. */
+ * Absent tensors, with a NULL pointer, are no obstacle. */
 template <typename... Tensors> bool packs_fit(int64_t columns, const Tensors &...activations)
 {
     const int64_t width = ((activations.dtype == HS_F32) || ...) ? 4 : 8;
     return columns % width == 0 && (aligned_to(activations.data, 16) && ...);
 }
 
-/* The mixes that precision modes make: activations of a compute dtype beside a residual stream of the same dtype or of
+/* The mixes that precision modes make: activations of a compute dtype with a residual stream of the same dtype or of
  * f32.  Calls body(Compute{}, Stream{}). */
 static inline bool is_stream_pair(HsDtype compute, HsDtype stream)
 {

@@ -7,8 +7,8 @@
  *
  * A launch serves many tensors (update_list.cuh): a model of 148 takes three.
  *
- * Step scalars are read from device memory.  All streams are loaded beside them, before `skip` is looked at: a step
- * that is not skipped, nearly every one, waits for memory once and not twice.
+ * Step scalars are read from device memory.  All streams are loaded with them, before `skip` is looked at: a step that
+ * is not skipped, nearly every one, waits for memory once and not twice.
  */
 #include "kernels/cuda/update/update_list.cuh"
 

@@ -31,7 +31,7 @@ struct Protection {
     }
 };
 
-/* Whether there is anything beside plain training. */
+/* Whether there is anything besides plain training. */
 static inline bool is_guarded(const HsProtection &given)
 {
     return hs_tensor_present(&given.anchor) || hs_tensor_present(&given.path) || hs_tensor_present(&given.pull);
@@ -85,8 +85,8 @@ HS_DEVICE float with_penalty(const Protection &protection, const Guard &guard, i
     return HS_RULE_PENALTY(fmaf, g, protection.strength * guard.importance.value[j], p, guard.anchor.value[j]);
 }
 
-/* Proximal step: p - k / (1 + k) (p - anchor), k = rate strength importance, kept below infinity, whose quotient would
- * be NaN. */
+/* Proximal step: p - k / (1 + k) (p - anchor), k = rate strength importance, kept below infinity, where the quotient
+ * would be NaN. */
 HS_DEVICE float after_proximal(const Protection &protection, const Guard &guard, int j, float p, float rate)
 {
     if (!protection.proximal || protection.anchor == nullptr)

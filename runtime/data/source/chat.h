@@ -20,7 +20,7 @@
 #include "runtime/data/source/source.h"
 #include "runtime/data/tokenizer/bytes.h"
 
-/* Those of every template, and a tool's, whose results stand in frames that the template's form of tools has. */
+/* Those of every template, and a tool's: its results stand in frames that the template's form of tools has. */
 typedef enum HsChatRole {
     HS_CHAT_SYSTEM,
     HS_CHAT_USER,

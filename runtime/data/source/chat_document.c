@@ -66,7 +66,7 @@ static HsStatus keep_parsed(Conversation *conversation, HsJson *parsed)
     return status;
 }
 
-/* function_call is ShareGPT's, of an assistant's message whose text is the call, and observation its result. */
+/* function_call is ShareGPT's, of an assistant's message with the call as its text, and observation its result. */
 static HsStatus find_role(const char *place, const char *name, HsChatRole *role)
 {
     static const struct {
@@ -218,7 +218,7 @@ static HsStatus read_list(const char *place, const char *form, const HsJson *lis
     return HS_OK;
 }
 
-/* What the instruction is about stands below it: under a heading of its own where the template has headings. */
+/* What the instruction is about stands below it: under its own heading where the template has headings. */
 static HsStatus read_alpaca(const char *place, const HsJson *object, const HsSourceOptions *options,
                             Conversation *conversation)
 {

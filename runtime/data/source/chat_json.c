@@ -35,8 +35,8 @@ HsStatus hs_chat_put_json_string(const char *text, size_t length, HsBytes *out)
     return put(out, "\"");
 }
 
-/* d.ddde+XX with the fewest digits that read back.  The nearest of so few digits may miss a power of two, whose
- * neighbour below is half as far as the one above, where the next one up hits. */
+/* d.ddde+XX with the fewest digits that read back.  The nearest of n digits may miss a power of two (its
+ * neighbour below is half as far as the one above), where the next one up hits. */
 static void shortest(double value, char text[REAL_BYTES])
 {
     for (int digits = 1; digits <= MOST_DIGITS; digits++) {

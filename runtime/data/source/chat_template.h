@@ -12,7 +12,7 @@ enum { TEMPLATE_TOKENS = 4 };
 
 struct HsChatTemplate {
     const char *name;
-    const char *tokens[TEMPLATE_TOKENS + 1]; /* special ones in its text, beside the tokenizer's own; NULL-terminated */
+    const char *tokens[TEMPLATE_TOKENS + 1]; /* special ones in its text, added to the tokenizer's; NULL-terminated */
     const char *begin;                       /* in front of everything; NULL: the tokenizer's begin-of-text */
     const char *before[HS_CHAT_ROLES];       /* a message's content */
     const char *end[HS_CHAT_ROLES];          /* behind it; NULL: the tokenizer's end-of-text */

@@ -82,7 +82,7 @@ static HsStatus read_quoted(Reader *reader)
     }
     if (!ends_row(reader) && reader->bytes[reader->at] != reader->separator)
         return hs_fail(HS_EFORMAT,
-                       "%s:%" PRId64 ": a quoted field goes on behind its closing quote; double the quotes inside a "
+                       "%s:%" PRId64 ": a quoted field continues behind its closing quote; double the quotes inside a "
                        "field",
                        reader->name, reader->line);
     return HS_OK;

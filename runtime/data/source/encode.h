@@ -15,7 +15,7 @@ typedef struct HsEncoded {
     int64_t count; /* without an end-of-text token behind the document */
     int64_t bytes; /* of its text */
     bool ends;     /* an end-of-text token belongs behind it, where the tokenizer has one */
-    bool masked;   /* has a prompt, whose tokens training does not count */
+    bool masked;   /* has a prompt: training does not count its tokens */
 } HsEncoded;
 
 /* Hands every document to `take`, in order; stops at its first failure.  Memory: about twice the largest source's

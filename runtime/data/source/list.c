@@ -163,7 +163,7 @@ HsStatus hs_source_list_add(HsSourceList *list, const char *name, const char *fo
     const int before = list->count;
     Taker taker = { list, format };
     struct stat about;
-    /* A file whose very name has a bracket or a star in it is taken as it is. */
+    /* A file that has a bracket or a star in its very name is taken as it is. */
     const bool absent = stat(name, &about) != 0, pattern = absent && hs_glob_is_pattern(name);
     HS_TRY(pattern ? hs_glob_expand(name, take_match, &taker) : add_path(list, name, format, 0));
     if (list->count == before)

@@ -42,7 +42,7 @@ typedef struct HsSourceList {
     int count;
     size_t capacity;
     int backups; /* editors' copies that were left out */
-    char *apart; /* a folder whose files are left out, as a real path; NULL: none is */
+    char *apart; /* a folder of which the files are left out, as a real path; NULL: none is */
     int apart_files;
 } HsSourceList;
 
@@ -101,7 +101,7 @@ typedef struct HsSourceOptions {
     const char *text_field, *prompt_field, *completion_field; /* JSONL, JSON, CSV */
     const char *chat_template;                                /* tokenizer.chat_template */
     const char *tokenizer_path;                               /* where to look for what it is about */
-    const HsTokenizer *tokenizer; /* whose tokens it may write; NULL: made from the text later */
+    const HsTokenizer *tokenizer; /* a source may write its tokens; NULL: made from the text later */
     bool contents_only;           /* of conversations each message as it is: to learn a tokenizer from */
     bool needs_utf8;              /* the tokenizer is one of characters */
     bool raw16;                   /* token files without a header */

@@ -24,7 +24,7 @@ extern const HsTokenLayout hs_token_layouts[HS_TOKEN_LAYOUTS]; /* the narrower f
  * errors: HS_ECONFIG */
 HsStatus hs_token_file_check_replaced(const char *path);
 
-/* A file in the making lies beside `path` under another name, and takes its place when it is whole. */
+/* A file in the making lies next to `path` under another name, and takes its place when it is whole. */
 typedef struct HsTokenWriter {
     const HsTokenLayout *layout;
     const char *path; /* borrowed */

@@ -21,7 +21,7 @@ enum {
 
 HsStatus hs_unpacked_grow(const char *name, HsUnpacked *unpacked)
 {
-    /* One byte over the limit tells a text of just that size from one that goes on. */
+    /* One byte over the limit distinguishes a text of just that size from a longer one. */
     if (unpacked->size > unpacked->limit)
         return hs_fail(HS_EFORMAT,
                        "%s: unpacks to more than %zu bytes, the most for a compressed file; unpack it and split it",

@@ -18,7 +18,7 @@ typedef struct HsJoint {
 /* errors: HS_EINVAL a share that is not positive, HS_ENOMEM */
 HsStatus hs_joint_init(HsJoint *joint, const HsTaskData *data, const double *shares);
 void hs_joint_deinit(HsJoint *joint);
-/* Where sample `index` of the joint stream comes from: a task, and one of its own samples. */
+/* Where sample `index` of the joint stream comes from: a task, and one of its samples. */
 void hs_joint_locate(const HsJoint *joint, int64_t index, int *task, int64_t *sample);
 HsSampler hs_joint_sampler(const HsJoint *joint);
 

@@ -17,7 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A draw's number tells the task above and the plan's number below: unique over the whole run. */
+/* A draw's number has the task in its upper bits, the plan's number below: unique over the whole run. */
 enum { DRAW_BITS = 40 };
 
 static HsStatus allocate_rows(int64_t rows, int64_t length, int32_t **tokens, int32_t **targets)

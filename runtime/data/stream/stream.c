@@ -160,7 +160,7 @@ HsStatus hs_stream_begin_task(HsDataStream *stream, int task, const HsStreamPosi
     stream->mixed = 0;
     stream->stopping = false;
     stream->failure = HS_OK;
-    stream->mixing = true; /* the first batch is asked for before anyone wants it */
+    stream->mixing = true; /* the first batch is requested before it is needed */
     HsStatus status = start_thread(stream);
     if (status != HS_OK)
         stop(stream);

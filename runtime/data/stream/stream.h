@@ -27,7 +27,7 @@ typedef struct HsStreamBatch {
     const int64_t *slots;      /* [R]: which of its slots; -1: a new sequence */
     int64_t counted;           /* targets that are not -1 */
     HsReplayStep step;
-    int64_t reference_rows; /* drawn from earlier tasks, beside the batch; 0: none */
+    int64_t reference_rows; /* drawn from earlier tasks, in addition to the batch; 0: none */
     int32_t *reference_tokens, *reference_targets;
     int64_t reference_counted;
 } HsStreamBatch;
@@ -43,7 +43,7 @@ typedef struct HsStreamOptions {
     bool joint;            /* one stream over all tasks; then task is 0 */
     const double *weights; /* joint: [data->count] shares of the tasks, in proportion to their lengths */
     const int64_t *ends;   /* unmarked: [data->count] how many samples of the stream there are up to a task's end: one
-                              stream of all in their order, whose task is 0; NULL: not so */
+                              stream of all in their order, with task 0; NULL: not so */
     HsReplayPlan plan;
     const int64_t *steps;   /* borrowed: of each task, as begin_task counts them; NULL: not known */
     HsReservoir *reservoir; /* borrowed; NULL: nothing is replayed */
@@ -55,10 +55,10 @@ typedef struct HsStreamOptions {
 
 HsStatus hs_stream_create(const HsStreamOptions *options, HsDataStream **stream);
 void hs_stream_destroy(HsDataStream *stream);
-/* Starts (or, with a position, goes on with) a task.  errors: HS_ENOMEM */
+/* Starts (or, with a position, continues with) a task.  errors: HS_ENOMEM */
 HsStatus hs_stream_begin_task(HsDataStream *stream, int task, const HsStreamPosition *position);
 /* Blocks until the next batch is mixed.  It stays the next one, and valid, until it is accepted; then it counts as
- * handed out, and the batch behind it is begun.  Who gives a batch up in between has changed nothing. */
+ * handed out, and the batch behind it is begun.  Giving a batch up in between changes nothing. */
 HsStatus hs_stream_peek(HsDataStream *stream, const HsStreamBatch **batch);
 void hs_stream_accept(HsDataStream *stream);
 /* Where the new sequences of `task` come from. */

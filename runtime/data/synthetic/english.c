@@ -12,7 +12,7 @@
  *
  * Decodable: the grammar is read with one word of look-ahead.  Wherever there is a choice, its alternatives begin with
  * different words, because the word lists share no word (an article, an adjective, a noun, a number, a name, a verb
- * and an adverb are told apart by sight), and an optional part is there or not according to the next word or mark.
+ * and an adverb are distinguished by sight), and an optional part is there or not according to the next word or mark.
  * The verb's ending follows the subject's number and the capital letter the sentence's beginning: both cost nothing.
  */
 #include "runtime/data/synthetic/synthetic.h"

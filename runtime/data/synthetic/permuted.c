@@ -4,7 +4,7 @@
  * variant.  As tasks one after another they are to language models what permuted MNIST is to classifiers (Goodfellow
  * et al. 2013, section 4): equally hard, alike in structure, and each of no use for the letters of the next.
  *
- * Decodable: a permutation is a bijection and `english` can be told from its text, so that the entropy is the same.
+ * Decodable: a permutation is a bijection and `english` can be decoded from its text, so that the entropy is the same.
  * Capital letters stay, and mark where names and sentences begin.
  */
 #include "runtime/data/synthetic/synthetic.h"

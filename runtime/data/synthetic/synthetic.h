@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * Text from generators whose entropy is known, and the writer that they share.
+ * Text from generators of known entropy, and the writer that they share.
  *
  * A document is the result of a sequence of explicit random choices; each adds -log p to `nats`.  That sum is the
  * document's information content under the generator's own distribution if, and only if, no two sequences of choices
- * write the same text: each generator's comment argues why a reader who knows the text so far sees from the next
+ * write the same text: each generator's comment argues why a reader that knows the text so far sees from the next
  * characters what was chosen.  Then no model's expected loss is below the sum, and it is a floor.
  */
 #ifndef HS_RUNTIME_DATA_SYNTHETIC_SYNTHETIC_H

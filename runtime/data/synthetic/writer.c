@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * What sources write with: draws whose entropy is counted, and text that grows.
+ * What sources write with: draws with their entropy counted, and text that grows.
  */
 #include <assert.h>
 #include <inttypes.h>

@@ -26,7 +26,7 @@ typedef struct HsBpeToken {
 /* A text that is one token wherever it stands, found before pre-tokenizing. */
 typedef struct HsBpeAdded {
     int32_t id;
-    bool single_word;    /* not beside a letter or digit */
+    bool single_word;    /* not next to a letter or digit */
     bool lstrip, rstrip; /* takes the white space before it, behind it */
 } HsBpeAdded;
 
@@ -82,7 +82,7 @@ static inline const char *hs_bpe_token_bytes(const HsBpe *bpe, int32_t id, size_
     return bpe->pool + bpe->tokens[id].offset;
 }
 
-/* The unit at the start of text -> *unit; returns its length in bytes.  A byte that is no UTF-8 is a unit of its own,
+/* The unit at the start of text -> *unit; returns its length in bytes.  A byte that is no UTF-8 is a separate unit,
  * above all characters. */
 static inline size_t hs_bpe_unit(const HsBpe *bpe, const char *text, size_t length, uint32_t *unit)
 {

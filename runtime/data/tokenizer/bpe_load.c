@@ -154,7 +154,7 @@ static HsStatus load_merges(HsBpeLoading *loading, const HsJson *merges)
     return HS_OK;
 }
 
-/* What a token reads as in the middle of a text.  Beside the byte map an added token stands for itself, also where the
+/* What a token reads as in the middle of a text.  With a byte map an added token stands for itself, also where the
  * map could read it as other bytes. */
 static HsStatus decode_token(HsBpeLoading *loading, HsStrings *strings, int32_t id)
 {

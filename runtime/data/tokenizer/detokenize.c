@@ -76,7 +76,7 @@ static HsStatus apply_byte_level(const Step *step, HsMatcher *matcher, const HsS
         long mapped = hs_byte_map_decode(text, length, out->bytes.items + out->bytes.count);
         if (mapped >= 0)
             out->bytes.count += (size_t)mapped;
-        else /* a text of its own, such as an added token's */
+        else /* literal text, such as an added token's */
             HS_TRY(hs_bytes_append(&out->bytes, text, length));
     }
     return end_string(out);

@@ -30,7 +30,7 @@ void hs_detokenizer_destroy(HsDetokenizer *detokenizer);
 /* Whether a text is its tokens' bytes one after another: nothing happens at its ends. */
 bool hs_detokenizer_is_joining(const HsDetokenizer *detokenizer);
 
-/* All tokens of a text -> *text, whose count is 1 or 0.  errors: a pattern's, HS_ENOMEM */
+/* All tokens of a text -> *text, its count 1 or 0.  errors: a pattern's, HS_ENOMEM */
 HsStatus hs_detokenizer_run(const HsDetokenizer *detokenizer, HsMatcher *matcher, HsStrings *text);
 /* One token as it reads in the middle of a text. */
 HsStatus hs_detokenizer_run_middle(const HsDetokenizer *detokenizer, HsMatcher *matcher, HsStrings *text);

@@ -14,7 +14,7 @@ typedef struct HsNormalizer HsNormalizer;
 HsStatus hs_normalizer_create(const char *name, const HsJson *node, HsNormalizer **normalizer);
 void hs_normalizer_destroy(HsNormalizer *normalizer);
 
-/* text[length] normalized -> *out, whose earlier content is dropped.  normalizer is not NULL.
+/* text[length] normalized -> *out; its earlier content is dropped.  normalizer is not NULL.
  * errors: HS_ENOMEM, a pattern's */
 HsStatus hs_normalizer_apply(const HsNormalizer *normalizer, HsMatcher *matcher, const char *text, size_t length,
                              HsBytes *out);

@@ -5,7 +5,7 @@
  * An expression P is compiled as  (?:P)|(?:(?!P).)++(*MARK:gap)  and matched anchored, so that one call is one match or
  * one gap.  PCRE2's limit of steps holds for one place of the text at a time: unanchored, a call could take that long
  * at each of a million places before it returns.  A step may scan ahead to the end of the text, so steps alone bound
- * nothing, and a clock is read beside them.
+ * nothing, and a clock is read in addition.
  */
 #include "runtime/data/tokenizer/pattern.h"
 

@@ -6,7 +6,7 @@
  *
  * A stage may rewrite spaces (Metaspace), put one in front (Metaspace, ByteLevel), and cuts what it is given at the
  * matches of a pattern; its behavior says to which side a match goes, or that it is dropped.
- * Bytes that are not UTF-8 become pieces of their own and pass through unchanged.
+ * Bytes that are not UTF-8 become separate pieces and pass through unchanged.
  * Anything in the file that would be done differently here than there is HS_EUNSUPPORTED by name.
  */
 #ifndef HS_RUNTIME_DATA_TOKENIZER_PRETOKENIZE_H
@@ -28,7 +28,7 @@ bool hs_pretokenizer_is_byte_level(const HsPretokenizer *pretokenizer);
 typedef HsStatus HsPieceFunction(void *context, const char *piece, size_t length);
 
 /* Hand every piece to `take`, in order; stops at its first failure.  at_start: the text is the beginning of what the
- * user gave, nothing was cut off before it.  May be called from several threads, each with a matcher of its own. */
+ * user gave, nothing was cut off before it.  May be called from several threads, each with its own matcher. */
 HsStatus hs_pretokenizer_split(const HsPretokenizer *pretokenizer, HsMatcher *matcher, const char *text, size_t length,
                                bool at_start, HsPieceFunction *take, void *context);
 

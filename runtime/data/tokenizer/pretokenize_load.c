@@ -144,7 +144,7 @@ static const struct {
     { "Whitespace", add_whitespace, "type " },
     { "WhitespaceSplit", add_whitespace_split, "type " },
     { "CharDelimiterSplit", add_delimiter, "type delimiter " },
-    /* str_rep: what older files called `replacement`, written beside it. */
+    /* str_rep: what older files called `replacement`, written next to it. */
     { "Metaspace", add_metaspace, "type replacement add_prefix_space prepend_scheme split str_rep " },
 };
 

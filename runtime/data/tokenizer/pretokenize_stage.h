@@ -16,7 +16,7 @@ typedef enum HsSplitBehavior {
     HS_SPLIT_REMOVED,       /* dropped */
     HS_SPLIT_WITH_PREVIOUS, /* joins the text before it */
     HS_SPLIT_WITH_NEXT,     /* joins the text after it */
-    HS_SPLIT_CONTIGUOUS,    /* joins the matches beside it */
+    HS_SPLIT_CONTIGUOUS,    /* joins the matches next to it */
 } HsSplitBehavior;
 
 typedef struct HsStage {

@@ -148,7 +148,7 @@ int hs_unicode_lower(uint32_t character, uint32_t lower[2])
             lower[0] = (uint32_t)((int32_t)character + newer[i].distance);
             return 1;
         }
-    if (character == 0x130) { /* the one character whose lower case is two */
+    if (character == 0x130) { /* the one character that becomes two in lower case */
         lower[0] = 'i';
         lower[1] = 0x307;
         return 2;

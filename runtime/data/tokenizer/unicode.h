@@ -2,7 +2,7 @@
  *
  * Unicode for tokenizers: normalization forms, lower case, and characters that are newer than PCRE2's tables.
  *
- * The truth to agree with is the library that writes tokenizer.json, whose parts know different versions of Unicode:
+ * The reference is the library that writes tokenizer.json; its parts know different versions of Unicode:
  *
  *   normalization forms    Unicode 9    later characters pass unchanged and stop reordering (hs_unicode_is_young)
  *   expressions            Unicode 16   PCRE2 10.42 has 14; the rest is in a table of stand-ins
@@ -11,7 +11,7 @@
  *
  * Why utf8proc and not ICU: the four forms and case mapping are all that is needed, its API and name do not change with
  * every version of Unicode, and a trainer built with it starts where no ICU of the same version is.  Expressions stay
- * with PCRE2, whose compiled code is several times faster than ICU's interpreter.
+ * with PCRE2: its compiled code is several times faster than ICU's interpreter.
  */
 #ifndef HS_RUNTIME_DATA_TOKENIZER_UNICODE_H
 #define HS_RUNTIME_DATA_TOKENIZER_UNICODE_H

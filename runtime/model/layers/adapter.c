@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
- * LoRA beside a frozen matrix (Hu et al. 2021, eq. 3):  y = x W^T + s drop(x) A^T B^T,  W [out,in], A [b r,in], s = alpha / r.
+ * LoRA (Hu et al. 2021, eq. 3):  y = x W^T + s drop(x) A^T B^T,  W [out,in] frozen, A [b r,in], s = alpha / r.
  *
  *   forward   u = s drop(x) A^T, kept;  branch = u B^T, which the linear layer's product adds before its activation
  *   backward  p = s dy B;  dB += dy^T u;  dA += p^T drop(x);  branch = mask(p A), which dx's product adds
  *
- * B A never exists.  A matrix of several parts (q|k|v) has b of them adapted, each with r columns of u of its own: one
+ * B A never exists.  A matrix of several parts (q|k|v) has b of them adapted, each with its own r columns of u: one
  * product makes all of u.  Their Bs are stored below one another, [their rows, r]; the products want them along the
  * diagonal of [out, b r], which is made in scratch: it has b r columns where x has `in`.
  */
@@ -106,7 +106,7 @@ HsStatus hs_adapter_forward(const HsLayerCall *call, const HsNode *node, HsTenso
     return hs_op_matmul(call->context, &up);
 }
 
-/* dB += dy^T u.  The blocks beside the diagonal are computed and thrown away. */
+/* dB += dy^T u.  The blocks off the diagonal are computed and thrown away. */
 static HsStatus second_gradient(const HsLayerCall *call, const HsNode *node, HsTensor dy)
 {
     const HsAdapterShape *shape = &node->attributes.adapter;

@@ -31,7 +31,7 @@ static HsStatus embedding_backward(const HsLayerCall *call, const HsNode *node)
 {
     float dropout = hs_run_dropout(call, node);
     if (dropout > 0.0f) {
-        /* Nobody reads dy after its producer's backward: mask it where it lies. */
+        /* Nothing reads dy after its producer's backward: mask it in place. */
         HsDropoutArgs mask = {
             .probability = dropout, .rng = call->rng, .x = call->d_outputs[0], .y = call->d_outputs[0]
         };

@@ -2,9 +2,9 @@
  *
  * Factors of curvature (optim/continual/factors.h), which backward adds to in a Fisher's passes and never in training.
  *
- * A block of a factor is a product of columns with themselves, which lie in a copy of their own if the matrix has others.
- * A diagonal is a sum of squares over rows: a few rows are squared into scratch, whose rows are then added up.  How often
- * a token is named is the gradient of a table one column wide whose every lookup has the gradient 1.
+ * A block of a factor is a product of columns with themselves, which are copied first if the matrix has others.
+ * A diagonal is a sum of squares over rows: a few rows are squared into scratch, and these are then added up.  How
+ * often a token is named is the gradient of a table one column wide in which every lookup has the gradient 1.
  */
 #include "runtime/model/layer.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * What strategies ask of the head's chunks beside the loss (head_work.h): the largest logits are kept, replayed rows
- * are pulled towards those that were, new or replayed ones towards a teacher's.
+ * What strategies ask of the head's chunks in addition to the loss (head_work.h): the largest logits are kept, replayed
+ * rows are pulled towards those that were, new or replayed ones towards a teacher's.
  */
 #include "runtime/model/layer.h"
 

@@ -8,12 +8,12 @@
  *   backward  dx = dy w;   dw += dy^T x;   dbias += sum over rows of dy
  *             dresidual = dy (the program passes the buffer on)
  *
- * An activation f (GELU, SwiGLU) between two linear layers costs no pass over memory of its own.  The first writes both
+ * An activation f (GELU, SwiGLU) between two linear layers costs no separate pass over memory.  The first writes both
  * pre = x w^T + bias and y = f(pre), and is given dpre.  The second takes x = f(pre) together with pre, and writes
  * dpre = f'(pre) applied to dy w from its product's epilogue, so that dx itself never exists.
  *
  * dy of a sum into the residual stream has the stream's wider format; the products want their operand's, so dy is
- * rounded once: by the norm above, whose backward is the last to add to the stream's gradient, or into scratch.  The
+ * rounded once: by the norm above, which is the last to add to the stream's gradient, or into scratch.  The
  * bias sums the unrounded dy: that norm does, or, where nothing is rounded, the product that makes dw.
  *
  * With an adapter (adapter.c) both products have its branch as their addend.

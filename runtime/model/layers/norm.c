@@ -6,7 +6,7 @@
  * With xhat = (x - mean) rstd and g = gain * dy, the mean and the variance depend on every x of the row, hence
  *   dx = rstd (g - mean(g) - xhat mean(g xhat))      (rms: without mean(g), and xhat = x rstd)
  *   dgain += sum over rows of dy xhat;  dbias += sum over rows of dy.
- * x is the residual stream, whose other consumer is the sum after the branch: dx adds to what that one left.  Whole by
+ * x is the residual stream, which the sum after the branch reads, too: dx adds to what that one left.  Whole by
  * now, it is the dy of the linear layer that made x, and goes there rounded to the products' format, too, and summed.
  *
  * dropout_norm makes x itself, as dropout_residual.c does, and the branch's gradient in the same pass:

@@ -81,7 +81,7 @@ class Round(torch.autograd.Function):
 
 
 class Norm(torch.autograd.Function):
-    """Layer norm (centred) or root-mean-square norm whose backward reads statistics that were stored in float32."""
+    """Layer norm (centred) or root-mean-square norm with a backward that reads statistics stored in float32."""
 
     @staticmethod
     def forward(ctx, x, weight, bias, epsilon, centred):
@@ -163,7 +163,7 @@ class Mixed(Plain):
     def stored(self, x):  # an activation
         return Round.apply(x, self.half, self.half)
 
-    def active(self, x):  # behind an activation function, whose backward is fused: the gradient is not stored
+    def active(self, x):  # behind an activation function with a fused backward: the gradient is not stored
         return Round.apply(x, self.half, None)
 
     def logits(self, x):

@@ -7,7 +7,7 @@
     tokenizers  each of tests/tokenizers/kinds.py with a model: ids of TEXTS texts, special tokens among them, by transformers
                 and by the GGUF's tables, which is written or refused by name
 
-NAME: only these models and tokenizers. llama.cpp is asked where llama-cpp-python is installed.
+NAME: only these models and tokenizers. llama.cpp is compared where llama-cpp-python is installed.
 Skipped, with exit status 0, where transformers, PEFT, gguf or torch are not installed, unless ROUND_TRIPS=required.
 """
 import array

@@ -4,7 +4,7 @@
 llama.cpp cuts a text at the tokens that are control or user-defined, the longest first, each all over the text; what is
 left is cut by the expressions that the name `tokenizer.ggml.pre` stands for (src/llama-vocab.cpp), one after another, and
 merged; a word that is a token is taken whole where the name says so. With llama-cpp-python installed the program itself
-is asked, too.
+runs, too.
 """
 import pathlib
 

@@ -11,7 +11,7 @@
     absmax     2 x ceil(COUNT / 256) f32, of m and of v
 
 All little-endian, one after another.  The steps are the library's own, on the CPU.  Its quantizer for f32 on CPUs takes
-a code beside the nearest one for many elements; the one for other formats, which is used here, takes the nearest.
+a code next to the nearest one for many elements; the one for other formats, which is used here, takes the nearest.
 """
 
 import sys

@@ -10,8 +10,8 @@
     offset         f32
     decoded        u16, bits of bf16
 
-All little-endian, one after another.  The scales' quantizer for f32 on CPUs takes a code beside the nearest one now and
-then; the one for other formats, which is used here, takes the nearest.
+All little-endian, one after another.  The scales' quantizer for f32 on CPUs takes a code next to the nearest one now
+and then; the one for other formats, which is used here, takes the nearest.
 """
 
 import sys

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * Communicators: every operation against its definition, worked out here with all ranks' inputs side by side; the same
- * bits on every rank and in every run; and ranks that fail, or do different things, which leave nobody waiting.
+ * bits on every rank and in every run; and ranks that fail, or do different things, which leave no rank waiting.
  */
 #include <criterion/criterion.h>
 #include <math.h>
@@ -16,7 +16,7 @@ static const HsDtype types[] = { HS_F32, HS_F64, HS_I64, HS_BF16, HS_F16 };
 enum { TYPES = sizeof types / sizeof types[0] };
 static const size_t counts[] = { 0, 1, 3, 8, COUNT_MOST };
 
-/* Values whose sums are rounded in every float format. */
+/* Values with sums that are rounded in every float format. */
 static double value_of(int rank, size_t i, HsDtype dtype)
 {
     const double whole = (double)((int)((i * 37 + (size_t)rank * 101) % 211) - 105);
@@ -202,7 +202,7 @@ static void *one_gives_up(void *argument)
     return NULL;
 }
 
-Test(comm, a_rank_that_gives_up_leaves_nobody_waiting, .timeout = 20)
+Test(comm, a_rank_that_gives_up_leaves_no_rank_waiting, .timeout = 20)
 {
     for (int round = 0; round < 200; round++) {
         HsCommThreads *group;
@@ -222,7 +222,7 @@ static void *different_things(void *argument)
     const size_t count = job->comm->rank == 2 ? 2 : 1;
     job->status = hs_comm_all_reduce(job->comm, NULL, values, count, HS_F64, HS_COMM_SUM);
     job->wrong = strstr(hs_error_message(), "rank 0 all_reduce of 1 f64 (sum), rank 2 all_reduce of 2 f64") == NULL;
-    /* All know, and may go on together. */
+    /* All get the error, and may continue together. */
     job->wrong += hs_comm_all_reduce(job->comm, NULL, values, 1, HS_F64, HS_COMM_SUM) != HS_OK || values[0] != 3;
     return NULL;
 }
@@ -251,7 +251,7 @@ Test(comm, trees_within_ranks_and_across_them_are_one_tree)
         }
 }
 
-Test(comm, ranks_that_do_different_things_are_told, .timeout = 20)
+Test(comm, ranks_that_do_different_things_get_an_error, .timeout = 20)
 {
     HsCommThreads *group;
     Job jobs[SIZE_MOST];

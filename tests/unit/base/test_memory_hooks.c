@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Memory by somebody else's allocator, and the cap of what a device gives.
+ * Memory by an external allocator, and the cap of what a device gives.
  */
 #include <criterion/criterion.h>
 #include <stdint.h>
@@ -13,7 +13,7 @@
 /* What the allocator under test does with its next call, and what it saw. */
 typedef struct Allocator {
     int result;
-    size_t skew;         /* bytes beside an aligned address */
+    size_t skew;         /* bytes past an aligned address */
     bool nothing;        /* says served, and gives NULL */
     const char *reason;  /* NULL: none */
     int taken, returned; /* calls */
@@ -99,7 +99,7 @@ Test(memory_hooks, serve_pinned_memory_and_arenas)
         cr_assert_eq(hs_arena_commit(&arena), HS_OK);
         const unsigned char *const bytes = hs_arena_at(&arena, 0);
         for (int i = 0; i < 128; i++)
-            cr_expect_eq(bytes[i], 0, "zero-filled, whoever gave it");
+            cr_expect_eq(bytes[i], 0, "zero-filled, whatever gave it");
         hs_arena_deinit(&arena);
     }
     cr_expect(allocator.taken == 3 && allocator.returned == 3);
@@ -125,7 +125,7 @@ Test(memory_hooks, leave_to_the_device_what_they_lack)
     }
 }
 
-Test(memory_hooks, what_they_do_wrong_is_told_by_name)
+Test(memory_hooks, what_they_do_wrong_is_reported_by_name)
 {
     const struct {
         Allocator behaviour;
@@ -196,7 +196,7 @@ Test(memory_hooks, the_cap_holds_with_hooks_and_without)
     }
 }
 
-/* Where the device has memory of its own, the host's is another; else it is the same.  Buffers between processes grow
+/* Where the device has its own memory, the host's is another; else it is the same.  Buffers between processes grow
  * with what is exchanged, and are in no plan. */
 Test(memory_hooks, the_cap_is_of_the_device_alone)
 {

@@ -54,7 +54,7 @@ Test(rng, normal_is_finite_at_the_extremes_and_has_unit_moments)
     hs_rng_normal(UINT32_MAX, 0, pair);
     cr_expect_eq(pair[0], 0.0);
 
-    /* Mean within 5 standard errors, 1/sqrt(n); variance within 5 of its own, sqrt(2/n).  The draws are fixed. */
+    /* Mean within 5 standard errors, 1/sqrt(n); variance within 5 of its errors, sqrt(2/n).  The draws are fixed. */
     const HsRng rng = { .seed = 7 };
     enum { PAIRS = 50000 };
     double sum = 0, squares = 0;

@@ -193,8 +193,8 @@ Test(simd, exp_special_values)
     cr_expect(isnan(exp_of(-NAN)));
 }
 
-/* With up = 1, swiglu is x sigmoid(x): two further roundings and a division on top of exp, whose two units become at
- * most two more, as does the rounding of 1 + e. */
+/* With up = 1, swiglu is x sigmoid(x): two further roundings and a division on top of exp, with its two units, which
+ * become at most two more, as does the rounding of 1 + e. */
 Test(simd, sigmoid_holds_in_both_tails_on_every_isa)
 {
     enum { COUNT = 4096 };

@@ -22,7 +22,7 @@ static HsStatus write_config(void *user, const char *folder)
     return hs_storage_write_file(path, user, strlen(user));
 }
 
-/* A checkpoint whose every number tells its step.  best: NULL, or a further name of it. */
+/* A checkpoint in which every number encodes its step.  best: NULL, or a further name of it. */
 static HsStatus save_named(const char *out_dir, int64_t step, int64_t keep, int64_t elements, const char *best)
 {
     float *weights = malloc((size_t)elements * sizeof *weights);
@@ -273,7 +273,7 @@ Test(checkpoint, damage_is_found_and_the_one_before_is_taken)
     }
 }
 
-/* A row of checksums.json left out, as somebody does who changed its file. */
+/* A row of checksums.json left out, as after a deliberate change of its file. */
 static void strike(const Scratch *scratch, const char *folder, const char *name)
 {
     char path[256], key[64];

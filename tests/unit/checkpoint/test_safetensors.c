@@ -8,7 +8,7 @@
 #include "runtime/checkpoint/safetensors.h"
 #include "tests/support/scratch.h"
 
-Test(safetensors, writes_exact_bytes_in_an_order_of_its_own)
+Test(safetensors, writes_exact_bytes_in_its_own_order)
 {
     Scratch scratch = scratch_make();
     const char *path = scratch_path(&scratch, "f.safetensors");

@@ -257,7 +257,7 @@ Test(config, differences_are_named_and_can_be_ignored)
 }
 
 /* One key of each class, as a resumed run asks for them. */
-Test(config, a_key_says_whether_a_run_may_go_on_with_another_value)
+Test(config, a_key_says_whether_a_run_may_continue_with_another_value)
 {
     static const char *const left[] = { "seed=1", "max_steps=7", "schedule.warmup_steps=3", "logging.every=7" };
     HsConfig a, b;

@@ -109,7 +109,7 @@ static const char *name_of(const HsStrategy *strategy)
 Test(continual, what_strategies_ask_for)
 {
     static const struct {
-        const char *first, *second, *fisher, *host, *beside, *penalizes, *state;
+        const char *first, *second, *fisher, *host, *outside, *penalizes, *state;
         bool replays, mixes;
     } cases[] = {
         { "none", NULL, "", "", "", "", "", false, false },
@@ -123,7 +123,7 @@ Test(continual, what_strategies_ask_for)
         const HsContinualConfig config = config_of(cases[i].first, cases[i].second);
         cr_expect_str_eq(name_of(hs_continual_needs_fisher(&config)), cases[i].fisher, "%zu", i);
         cr_expect_str_eq(name_of(hs_continual_host_work(&config)), cases[i].host, "%zu", i);
-        cr_expect_str_eq(name_of(hs_continual_beside_step(&config)), cases[i].beside, "%zu", i);
+        cr_expect_str_eq(name_of(hs_continual_outside_step(&config)), cases[i].outside, "%zu", i);
         cr_expect_str_eq(name_of(hs_continual_penalizes(&config)), cases[i].penalizes, "%zu", i);
         cr_expect_str_eq(name_of(hs_continual_keeps_state(&config)), cases[i].state, "%zu", i);
         cr_expect_eq(hs_continual_replays(&config), cases[i].replays, "%zu", i);

@@ -29,7 +29,7 @@ typedef struct Case {
     double beta, gamma, epsilon;
     double replay_fraction;
     int64_t steps;   /* of each task */
-    int64_t skipped; /* the step whose gradient is not finite; -1: none */
+    int64_t skipped; /* the step with a gradient that is not finite; -1: none */
     bool cpu;        /* the cpu backend, else ref */
     bool folded;     /* interpolations are part of the update */
 } Case;
@@ -128,7 +128,7 @@ static const float *parameters(const Fixture *f, int span)
     return span == 0 ? f->weight : f->master;
 }
 
-/* Steps [from, to) of a task whose first step is number `first` of the run. */
+/* Steps [from, to) of a task that begins at step `first` of the run. */
 static void train(Fixture *f, const Case *c, int64_t first, int64_t from, int64_t to)
 {
     const int64_t window_steps = hs_replay_window_steps(&f->plan);

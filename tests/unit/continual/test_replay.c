@@ -235,7 +235,7 @@ Test(replay, a_late_part_has_its_share_and_the_task_the_mean)
     }
 }
 
-/* What replays earlier tasks alone has none in the first, whose steps then hold all the more new sequences. */
+/* What replays earlier tasks alone has none in the first; its steps then hold all the more new sequences. */
 Test(replay, the_first_task_has_no_earlier_one)
 {
     HsReplayPlan run = plan_of(0.25, 16, 1, 1, false);

@@ -164,7 +164,7 @@ static void check_storage(int64_t vocabulary, HsDtype dtype, bool masked)
         cr_expect_arr_eq(y, targets[item], sizeof y, "item %d", item);
         cr_expect_eq(((const int32_t *)reservoir.task.data)[item], item);
     }
-    /* A replaced slot keeps nothing of what it held, no mask bit either: offers go on until one lands on each slot. */
+    /* A replaced slot keeps nothing of what it held, no mask bit either: offers continue until each slot gets one. */
     enum { LATER = 1 };
     for (int64_t left = 4000; left > 0; left--)
         hs_reservoir_add(&reservoir, tokens[LATER], targets[LATER], 9);

@@ -56,15 +56,15 @@ static void strengths_of(const HsContinualConfig *config, double strength[TASKS]
 
 Test(strength, ewc_is_in_the_fishers_own_units)
 {
-    double strength[TASKS], mean[TASKS], beside[TASKS];
+    double strength[TASKS], mean[TASKS], with_replay[TASKS];
     const HsContinualConfig alone = automatic("ewc", NULL), replayed = automatic("ewc", "er");
     strengths_of(&alone, strength, mean);
-    strengths_of(&replayed, beside, mean);
+    strengths_of(&replayed, with_replay, mean);
     for (int task = 0; task < TASKS; task++) {
         cr_expect_eq(strength[task], strength[0], "the Fisher grows with the tasks, not what it is multiplied by");
         cr_expect_gt(strength[task], 1.0, "at least Laplace's");
-        cr_expect_gt(beside[task], 0.0);
-        cr_expect_lt(beside[task], strength[task]);
+        cr_expect_gt(with_replay[task], 0.0);
+        cr_expect_lt(with_replay[task], strength[task]);
     }
     /* and the importance is the Fisher itself */
     spans_init(&fixture, &plain_adamw, 0.01, 64);
@@ -91,7 +91,7 @@ static double grown(const double *ratios, int count)
     return pow(fmin(pow(product, 1.0 / (count + 1)), most) / typical, 1.2);
 }
 
-/* All tasks so far decide; before the first anchor and beside replay none is asked for. */
+/* All tasks so far decide; before the first anchor and with replay none is requested. */
 Test(strength, follows_the_mean_foreignness)
 {
     static const char *const names[] = { "ewc", "l2", "si" };
@@ -139,7 +139,7 @@ Test(strength, follows_the_mean_foreignness)
 }
 
 /* Text that is anything but like the one before, and losses that are no numbers. */
-Test(strength, is_bounded_whatever_is_told)
+Test(strength, is_bounded_whatever_it_is_given)
 {
     const HsContinualConfig config = automatic("ewc", NULL);
     const double told[] = { (double)INFINITY, (double)NAN, 0, -1 };
@@ -159,16 +159,16 @@ Test(strength, is_bounded_whatever_is_told)
 /* An average parameter is held as ewc would hold it, up to one constant for all tasks. */
 Test(strength, l2_follows_the_mean_of_the_fisher)
 {
-    double strength[TASKS], mean[TASKS], beside[TASKS];
+    double strength[TASKS], mean[TASKS], with_replay[TASKS];
     const HsContinualConfig alone = automatic("l2", NULL), replayed = automatic("l2", "er");
     strengths_of(&alone, strength, mean);
-    strengths_of(&replayed, beside, mean);
+    strengths_of(&replayed, with_replay, mean);
     for (int task = 1; task < TASKS; task++) {
         const double exact = mean[task] / mean[0];
         cr_expect_float_eq(strength[task] / strength[0], exact, hs_tolerance(4, 0, HS_F32, HS_F32, exact, exact));
-        cr_expect_float_eq(beside[task] / beside[0], exact, hs_tolerance(4, 0, HS_F32, HS_F32, exact, exact));
+        cr_expect_float_eq(with_replay[task] / with_replay[0], exact, hs_tolerance(4, 0, HS_F32, HS_F32, exact, exact));
     }
-    cr_expect_lt(beside[0], strength[0]);
+    cr_expect_lt(with_replay[0], strength[0]);
 }
 
 Test(strength, l2_says_that_no_gradient_came)
@@ -260,7 +260,7 @@ static HsStatus leave_tensor(void *user, const char *family, const char *span, H
     return HS_OK;
 }
 
-Test(strength, is_restored_and_goes_on)
+Test(strength, is_restored_and_continues)
 {
     static const char *const names[] = { "ewc", "l2", "si" };
     for (int n = 0; n < 3; n++) {

@@ -313,7 +313,7 @@ Test(dataset, share_of_characters)
 
 /* ---- rows ---- */
 
-/* A stream in which every token tells its own position. */
+/* A stream in which every token encodes its own position. */
 static HsDataset counting(int64_t count, int64_t length, bool random_windows)
 {
     HsDataset dataset = { .sequence_length = length, .random_windows = random_windows, .seed = 42 };
@@ -496,7 +496,7 @@ Test(dataset, floor_of_a_share_cut_from_synthetic_text)
                 double nats = decode_brackets(streams[i], &lines);
                 double floor = nats / (double)streams[i]->count;
                 /* Fewer than 2^15 terms, summed in another order. */
-                cr_expect(fabs(floor - streams[i]->entropy_floor) <= 0x1p-36 * floor, "stream %d: %.17g, told %.17g", i,
+                cr_expect(fabs(floor - streams[i]->entropy_floor) <= 0x1p-36 * floor, "stream %d: %.17g, said %.17g", i,
                           floor, streams[i]->entropy_floor);
                 cr_expect_gt(lines, 10);
                 cr_expect_eq(streams[i]->tokens[streams[i]->count - 1], END);

@@ -9,7 +9,7 @@
 
 #define ENDS "<|im_end|>"
 
-/* Two documents, and a tokenizer.json whose token 256 is an end of text by a name of its own. */
+/* Two documents, and a tokenizer.json with an end of text as token 256, under another name. */
 static void prepare(DataFixture *fixture, char *path, size_t size)
 {
     char *json = tokenizer_json("", "", "", PRE_GPT2,

@@ -79,7 +79,7 @@ Test(items, documents_of_two_fields)
 }
 
 /* A share is cut off in tokens, which may lie inside a document: that one is on neither side. */
-Test(items, a_document_that_is_cut_is_nobodys)
+Test(items, a_document_that_is_cut_is_on_neither_side)
 {
     const char *const lines =
         "{\"prompt\": \"p0\", \"completion\": \"0\"}\n{\"prompt\": \"p1\", \"completion\": \"1\"}\n"

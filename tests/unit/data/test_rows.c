@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * data.packing: none: each document once an epoch, in a row of its own, from its first token, with padding that is no
+ * data.packing: none: each document once an epoch, in its own row, from its first token, with padding that is no
  * target; what is cut or left out is counted; and padding changes nothing of what a model computes.  documents: the
  * same documents, first fit, several in a row, with marks where one begins.
  */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Datasets of several tasks under one tokenizer: whose characters it knows, what each task's text and order of windows
- * are, and how errors name the task.
+ * Datasets of several tasks under one tokenizer: which tasks' characters it knows, what each task's text and order of
+ * windows are, and how errors name the task.
  */
 #include <criterion/criterion.h>
 #include <math.h>
@@ -222,7 +222,7 @@ Test(task_data, given_tokenizer)
     data_fixture_deinit(&fixture);
 }
 
-/* All of them are told, not the first alone. */
+/* All of them are reported, not the first alone. */
 Test(task_data, characters_that_a_given_tokenizer_has_not)
 {
     DataFixture fixture;

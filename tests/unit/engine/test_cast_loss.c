@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * What a cast would lose, against the cast itself by the reference backend, whose codes are read back.
+ * What a cast would lose, against the cast itself by the reference backend, with its codes read back.
  */
 #include <criterion/criterion.h>
 #include <math.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Several documents in a row (data.packing: documents) against the same documents in rows of their own, padded: the
+ * Several documents in a row (data.packing: documents) against the same documents in separate rows, padded: the
  * losses of every token and all gradients, of learned positions and of RoPE, on every device.
  *
  *     packed   | A A A B B ... B C ... C . . |   three rows of 150 tokens, documents of 1 to 150
@@ -10,7 +10,7 @@
  * lie differently in tiles of keys.  n roundings of relative size u on the longest path forward, as many back, of random
  * signs, make a relative difference between two correct computations of
  *     rho = 4 sqrt(2) sqrt(2 n) u      with a probability of 1 - 2 exp(-8)   (Higham & Mary 2019, theorem 2.4)
- * n as the sums on that path are long; it is asked of each token's loss, and of each row of a gradient as a whole.
+ * n as the sums on that path are long; it is required of each token's loss, and of each row of a gradient as a whole.
  */
 #include <criterion/parameterized.h>
 #include <math.h>

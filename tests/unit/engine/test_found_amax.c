@@ -114,7 +114,7 @@ Test(found_amax, is_what_a_cast_would_find)
             }
 }
 
-Test(found_amax, beside_adapters)
+Test(found_amax, with_adapters)
 {
     const Variant variants[] = { { "gpt2", "fp8", 0.1, HS_RECOMPUTE_BLOCK, 2 },
                                  { "llama", "fp8", 0.0, HS_RECOMPUTE_NONE, 2 } };
@@ -122,7 +122,7 @@ Test(found_amax, beside_adapters)
         tiny_on_ref_and_cpu(compare_ways, spec_of(&variants[i]), "adapters");
 }
 
-/* Where a block has a scale of its own nobody is asked. */
+/* Where a block has its own scale, no magnitude is found. */
 Test(found_amax, where_nothing_follows_from_it)
 {
     static const char *const modes[] = { "bf16", "fp8-block", "mxfp8" };

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * A generator that goes on from what it has read, against one that reads everything: the same tokens; tokens that end.
+ * A generator that continues from what it has read, against one that reads everything: the same tokens; ends of text.
  */
 #include "tests/support/tiny_model.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * A norm and the sum with dropout right before it are one node (runtime/model/fuse.c).  On ref and cpu the loss and every
- * gradient have the very bits that they have where both are nodes of their own: forward, again and backward, whatever
+ * gradient have the very bits that they have where both are separate nodes: forward, again and backward, whatever
  * is recomputed, frozen or adapted, and when micro-batches add up.
  */
 #include "tests/support/tiny_model.h"
@@ -71,7 +71,7 @@ Test(joined_dropout, has_the_same_bits)
     }
 }
 
-/* What nobody trains has no gradient; that of the branch may be all that is left of a block's. */
+/* What is not trained has no gradient; that of the branch may be all that is left of a block's. */
 Test(joined_dropout, where_much_is_frozen)
 {
     static const char *const frozen[] = { "*bias", "*ln_*", "embedding", "*c_proj.weight", "matrix" };
@@ -123,7 +123,7 @@ Test(joined_dropout, leaves_the_embedding_alone_an_operation)
     tiny_destroy(&tiny);
 }
 
-/* What is not finite is laid to the layer whose work it is: 3e38 / (1 - 0.2) is infinite, 3e38 is not. */
+/* What is not finite is attributed to the layer that computed it: 3e38 / (1 - 0.2) is infinite, 3e38 is not. */
 Test(joined_dropout, is_named_where_it_overflows)
 {
     TinyModel tiny;

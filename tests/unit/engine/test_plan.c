@@ -125,7 +125,7 @@ static size_t offset_by_rule(const HsProgram *program, int buffer, const size_t 
 {
     const HsBuffer *own = &program->buffers[buffer];
     size_t end = 0, best = SIZE_MAX, best_gap = SIZE_MAX;
-    for (;;) { /* the next gap begins where nothing that lives now reaches further */
+    for (;;) { /* the next gap begins where nothing live now reaches further */
         size_t next = SIZE_MAX;
         for (int i = 0; i < program->buffer_count; i++) {
             const HsBuffer *other = &program->buffers[i];

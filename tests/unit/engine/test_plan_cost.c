@@ -107,7 +107,7 @@ Test(plan_cost, what_is_too_large_is_named)
     }
 }
 
-/* In a process of its own: what it takes, and seconds of processor time. */
+/* In a separate process: what it takes, and seconds of processor time. */
 static struct rusage measure(const char *const *own)
 {
     struct rusage usage;

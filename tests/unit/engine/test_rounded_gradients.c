@@ -7,12 +7,12 @@
  */
 #include "tests/support/tiny_model.h"
 
-/* Who makes the rounded copy and the sums: the linear layer; the norm above; the norm, into a buffer for the sums. */
+/* What makes the rounded copy and the sums: the linear layer; the norm above; the norm, into a buffer for the sums. */
 typedef enum Way { ITSELF, ABOVE, APART } Way;
 
 static char *patterns[] = { NULL };
 
-/* first: what is frozen, or with adapters trained beside them. */
+/* first: what is frozen, or with adapters trained next to it. */
 static TinySpec spec_of(const char *family, const char *mode, HsRecompute policy, const char *first, int64_t rank)
 {
     const HsStringList list = { .count = first ? 1 : 0, .items = patterns };

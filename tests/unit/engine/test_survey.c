@@ -348,7 +348,7 @@ static bool enough_asked(void)
     return questions_left-- == 0;
 }
 
-/* Whoever asks a pass to stop is heard between any two actions, whatever the pass is for. */
+/* A request to stop a pass is seen between any two actions, whatever the pass is for. */
 Test(survey, every_walk_over_the_actions_can_be_given_up)
 {
     TinyModel tiny;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * What is told of a step's casts, from records that are written by hand.
+ * What is reported of a step's casts, from records that are written by hand.
  */
 #include <criterion/criterion.h>
 #include <math.h>

@@ -102,7 +102,7 @@ Test(precision, only_fp16_needs_loss_scaling)
     cr_assert_null(hs_precision_find("fp12"));
 }
 
-/* Layers take it from the table: no dtype tells tf32 from fp32. */
+/* Layers take it from the table: no dtype distinguishes tf32 from fp32. */
 Test(precision, tf32_marks_every_product_and_nothing_else)
 {
     const HsPrecision *coarse = hs_precision_find("tf32"), *exact = hs_precision_find("fp32");

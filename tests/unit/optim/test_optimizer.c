@@ -4,7 +4,7 @@
  *
  * The independent rule keeps everything in double; the tested one stores m, v and p in f32 after every step.  Each
  * stored value is rounded once a step, so after t steps p differs by at most gamma(8 t) times the sum of the absolute
- * values that were added into it, which the independent rule keeps beside the result.
+ * values that were added into it, which the independent rule keeps next to the result.
  */
 #include <criterion/criterion.h>
 #include <math.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * trainer inspect on a checkpoint whose statistics can be worked out by hand.
+ * trainer inspect on a checkpoint with statistics that can be worked out by hand.
  */
 #include <inttypes.h>
 #include <math.h>
@@ -138,7 +138,7 @@ Test(inspect, prints_what_is_there)
     scratch_remove(&scratch);
 }
 
-/* 448 has a code in every format's scale; beside it 1 is a code of E4M3 and nothing to E2M1 (1 / 448 of 6), 2^-11 is
+/* 448 has a code in every format's scale; next to it 1 is a code of E4M3 and nothing to E2M1 (1 / 448 of 6), 2^-11 is
  * below half of E4M3's smallest number. */
 Test(inspect, casts_of_matrices)
 {

@@ -125,7 +125,7 @@ Test(report, a_run_of_two_tasks)
         "<figcaption>Distillation</figcaption>",
         "<figcaption>Penalty</figcaption>",
         "<title>replayed, 110: 1.500</title>",
-        /* task 0's curve goes on from the matrix while task 1 trains */
+        /* task 0's curve continues from the matrix while task 1 trains */
         "<title>sums, 0: 4.250</title>",
         "<title>sums, 50: 2.000</title>",
         "<title>sums, 200: 2.375</title>",
@@ -355,7 +355,7 @@ Test(report, numbers_for_people)
 
 /* ---- what comparisons read ---- */
 
-Test(report, a_run_tells_its_result)
+Test(report, the_result_of_a_run_is_read)
 {
     Scratch scratch = scratch_make();
     HsRunResult result;

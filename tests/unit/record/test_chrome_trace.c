@@ -159,7 +159,7 @@ Test(chrome_trace, what_is_not_finished_leaves_no_file)
 }
 
 /* A device that is always full. */
-Test(chrome_trace, a_full_disk_is_told)
+Test(chrome_trace, a_full_disk_is_reported)
 {
     const Scratch scratch = scratch_make();
     const char *path = scratch_path(&scratch, "trace.json");

@@ -219,7 +219,7 @@ Test(tensorboard, negative_and_large_steps)
 
 /* ---- resuming ---- */
 
-Test(metrics, resuming_cuts_back_and_goes_on)
+Test(metrics, resuming_cuts_back_and_continues)
 {
     Scratch scratch = scratch_make();
     HsMetrics *metrics = create(&scratch, true, NULL);

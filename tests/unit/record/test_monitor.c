@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Samples of the device: the file's lines, the period, what is left out, and the driver's management library, whose
- * place is taken by one that the test compiles: written from the library's documentation and with the compiler's own
- * idea of its structures, it proves names, layouts and units without a GPU.
+ * Samples of the device: the file's lines, the period, what is left out, and the driver's management library, replaced
+ * by one that the test compiles: written from the library's documentation and with the compiler's own idea of its
+ * structures, it proves names, layouts and units without a GPU.
  */
 #include <criterion/criterion.h>
 #include <math.h>
@@ -92,7 +92,7 @@ Test(monitor, samples_are_no_closer_than_the_period)
     cr_assert_eq(hs_device_host_init(&device), HS_OK);
     HsMonitor *monitor = make_monitor(&scratch, &device, 0.05, false);
     int taken = 0;
-    const int polls = 60; /* each later by 5 ms at least: so many cannot all be within one period, nor all be due */
+    const int polls = 60; /* each later by 5 ms at least: that many cannot all be within one period, nor all be due */
     for (int i = 0; i < polls; i++) {
         taken += poll(monitor, i, &sample);
         usleep(5000);
@@ -119,7 +119,7 @@ Test(monitor, samples_are_no_closer_than_the_period)
     scratch_remove(&scratch);
 }
 
-Test(monitor, a_fresh_run_starts_the_file_anew_and_a_resumed_one_goes_on)
+Test(monitor, a_fresh_run_starts_the_file_anew_and_a_resumed_one_continues)
 {
     Scratch scratch = scratch_make();
     const char *torn = "{\"time_s\":1.000,\"step\":1}\n{\"time_s\":2.0";
@@ -161,7 +161,7 @@ Test(monitor, a_failing_sampler_or_file_is_an_error)
 
 /* --- the sources --- */
 
-Test(monitor, the_host_tells_memory_in_use_and_of_this_process)
+Test(monitor, the_host_reports_memory_in_use_and_of_this_process)
 {
     Scratch scratch = scratch_make();
     HsDevice device;
@@ -375,7 +375,7 @@ Test(monitor, a_gpu_without_answers_is_said_once_and_is_no_error)
     Scratch scratch = scratch_make();
     char *log;
     HsDeviceSample sample = sample_gpu(&scratch, "/nonexistent/libnvidia-ml.so", 0, &log);
-    cr_expect_gt(sample.total_bytes, 0, "the device tells its memory itself");
+    cr_expect_gt(sample.total_bytes, 0, "the device reports its memory itself");
     cr_expect(isnan(sample.power_w));
     cr_expect(strstr(log, "no utilisation, power and temperature of the GPU: the NVIDIA driver"), "%s", log);
     cr_expect_eq(strchr(log, '\n'), log + strlen(log) - 1, "one line: %s", log);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Traces: the split of constructed spans with known answers, and ranges on a device whose clock the test sets: times
- * are right however long the trace, order and depth are those of the ranges, and a device that fails is told by reading
- * and harms nothing else.
+ * Traces: the split of constructed spans with known answers, and ranges on a device with a clock that the test sets:
+ * times are right however long the trace, order and depth are those of the ranges, and a device that fails is reported
+ * by reading and harms nothing else.
  */
 #include <criterion/criterion.h>
 #include <math.h>
@@ -82,7 +82,7 @@ Test(trace, nothing_noted_is_all_other)
     expect_split(NULL, 0, 3.0, expected);
 }
 
-/* --- a device whose clock is a variable --- */
+/* --- a device with a variable as its clock --- */
 
 struct HsEvent {
     double at_s;
@@ -116,7 +116,7 @@ static HsStatus scripted_record(HsDevice *device, HsEvent *event, HsStream *stre
     return HS_OK;
 }
 
-/* A float of milliseconds, as CUDA tells it. */
+/* A float of milliseconds, as CUDA reports it. */
 static HsStatus scripted_elapsed_ms(HsDevice *device, HsEvent *start, HsEvent *stop, double *milliseconds)
 {
     (void)device;
@@ -195,7 +195,7 @@ Test(trace, short_ranges_are_exact_in_long_traces)
     cr_expect_eq(events_held, 0);
 }
 
-Test(trace, reads_go_on_where_the_last_one_ended)
+Test(trace, reads_continue_where_the_last_one_ended)
 {
     HsContext context;
     const HsTraceSpan *spans;
@@ -224,7 +224,7 @@ Test(trace, reads_go_on_where_the_last_one_ended)
     hs_trace_destroy(trace);
 }
 
-/* Waiting is the host's time: beside the device's ranges, before those that were enqueued earlier and begin later. */
+/* Waiting is the host's time: next to the device's ranges, before those that were enqueued earlier and begin later. */
 Test(trace, waiting_comes_where_the_host_waited)
 {
     HsContext context;
@@ -275,7 +275,7 @@ Test(trace, failing_to_note_harms_nothing_else)
     hs_trace_destroy(trace);
 }
 
-/* The dispatcher hands the cost of an operation to who listens; other ranges have none. */
+/* The dispatcher hands the cost of an operation to the observer; other ranges have none. */
 Test(trace, operations_are_noted_with_their_cost)
 {
     float x[6] = { 0 }, y[6] = { 0 };
@@ -299,7 +299,7 @@ Test(trace, operations_are_noted_with_their_cost)
     end(&context, 2);
     OK(hs_trace_read(trace, &spans, &count));
     cr_assert_eq(count, 3);
-    cr_expect(spans[0].cost.bytes == 0 && spans[0].cost.flops == 0, "a layer has no cost of its own");
+    cr_expect(spans[0].cost.bytes == 0 && spans[0].cost.flops == 0, "a layer itself has no cost");
     cr_expect_eq(spans[1].cost.bytes, 3 * 24);
     cr_expect_eq(spans[2].cost.bytes, 2 * 24 + 16);
     cr_expect_eq(spans[2].cost.flops, 2 * 2 * 2 * 3);

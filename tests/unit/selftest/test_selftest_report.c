@@ -2,7 +2,7 @@
  *
  * The figures behind the self-test's lines and bench/ops's tables: that every operation is there, that rates follow
  * from bytes, operations and seconds, that cases bound by memory are beyond caches, and what the probes of the machine
- * may say.  Times themselves are nobody's to pass or fail.
+ * may say.  Times themselves are not tested.
  */
 #include <criterion/criterion.h>
 #include <math.h>
@@ -30,7 +30,7 @@ static void open_cpu(Fixture *fixture)
     open_backend(fixture, backend);
 }
 
-/* A machine whose products and memory meet at eight operations a byte. */
+/* A machine with its ridge point at eight operations a byte. */
 static HsRoofline known_roofline(void)
 {
     HsRoofline roofline = { .bytes = 1e9 };

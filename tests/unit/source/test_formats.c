@@ -484,7 +484,8 @@ Test(formats, wrong_csv)
         { "text,id\n\"a\nb\",1\nc, d,2\n",
           "@/x.csv:4: 3 fields, but the header has 2; put fields that hold commas or line ends into quotes" },
         { "text,id\na\n", "@/x.csv:2: 1 fields, but the header has 2" },
-        { "text\n\"say\"a\n", "@/x.csv:2: a quoted field goes on behind its closing quote; double the quotes inside" },
+        { "text\n\"say\"a\n",
+          "@/x.csv:2: a quoted field continues behind its closing quote; double the quotes inside" },
         { "text\nok\n\"a\nb\nc", "@/x.csv:3: the quoted field that begins here does not end; close it, and double" },
         { "text,id\ra,1\rb\r", "@/x.csv:3: 1 fields, but the header has 2" },
     };

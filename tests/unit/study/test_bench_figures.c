@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Figures of a bench from measurements whose figures are known; and what its table, page and JSON make of them, of
+ * Figures of a bench from measurements with known figures; and what its table, page and JSON make of them, of
  * hostile names too.
  */
 #include <math.h>
@@ -100,7 +100,7 @@ Test(bench_figures, losses_and_distances)
     cr_expect_eq(other.distance_step, 20);
     cr_expect_eq(own.distance_most, 0);
     cr_expect_eq(own.distance_final, 0);
-    /* Half a run: its own last tenth (one step of ten), and a step whose loss is not known. */
+    /* Half a run: its own last tenth (one step of ten), and a step with an unknown loss. */
     HsBenchFigures half = hs_bench_figures(&sample.results, 2);
     near(half.training_loss, 2 * (1 + 9 / 1000.0));
     cr_expect(fabs(half.distance_final - 0.009) < 1e-15);

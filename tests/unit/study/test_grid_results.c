@@ -15,7 +15,7 @@ typedef struct Sample {
     HsGridResults results;
 } Sample;
 
-/* Six combinations, two rungs, two seeds: 1 and 3 went on; 5 diverged with one seed; 3 ended best. */
+/* Six combinations, two rungs, two seeds: 1 and 3 continued; 5 diverged with one seed; 3 ended best. */
 static void sample_make(Sample *sample)
 {
     static const char *const grids[] = { "learning_rate=1e-3,1e-2,1e-1", "optimizer.betas=[0.9, 0.99],[0.5, 0.6]" };

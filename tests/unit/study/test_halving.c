@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Successive halving: rungs and lengths by hand, and who goes on, with ties and with runs that diverged.
+ * Successive halving: rungs and lengths by hand, and which runs continue, with ties and with runs that diverged.
  */
 #include <criterion/criterion.h>
 
@@ -50,7 +50,7 @@ Test(halving, a_part_is_kept_rounded_down_but_one_at_least)
     cr_expect_eq(hs_halving_keep(1, 3), 1);
 }
 
-/* survivors "x..x" of so many losses */
+/* survivors "x..x" of `count` losses */
 static void expect_survivors(const double *losses, int count, int64_t eta, const char *expected)
 {
     bool survives[16];
@@ -63,7 +63,7 @@ static void expect_survivors(const double *losses, int count, int64_t eta, const
         cr_expect_eq(survives[i], expected[i] == 'x', "%s: %d", expected, i);
 }
 
-Test(halving, the_lowest_losses_go_on)
+Test(halving, the_lowest_losses_continue)
 {
     expect_survivors((double[]){ 5, 1, 4, 2, 3, 6 }, 6, 3, ".x.x..");
     expect_survivors((double[]){ 5, 1, 4, 2, 3, 6 }, 6, 2, ".x.xx.");
@@ -78,7 +78,7 @@ Test(halving, ties_stay_together)
     expect_survivors((double[]){ 1, 2, 2 }, 3, 3, "x..");
 }
 
-Test(halving, what_diverged_never_goes_on)
+Test(halving, what_diverged_never_continues)
 {
     expect_survivors((double[]){ INFINITY, 1, INFINITY, INFINITY, INFINITY, INFINITY }, 6, 3, ".x....");
     expect_survivors((double[]){ INFINITY, INFINITY, INFINITY }, 3, 3, "...");

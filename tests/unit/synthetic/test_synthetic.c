@@ -2,7 +2,7 @@
  *
  * The floor of synthetic text, computed a second time from the text alone: a parser for each language decodes which
  * choices were made and adds up -log p.  It knows the grammars and their weights, but none of the generators' code;
- * that it reads every text to the end also shows that the choices can be told from the text.
+ * that it reads every text to the end also shows that the choices can be read off the text.
  */
 #include "runtime/data/synthetic/synthetic.h"
 #include "tests/support/text_reader.h"

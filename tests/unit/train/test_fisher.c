@@ -178,7 +178,7 @@ static void check_against_enumeration(int64_t windows, int64_t samples, const in
     tiny_destroy(&bench.tiny);
 }
 
-/* Three windows for micro-batches of two: the last row is nobody's. */
+/* Three windows for micro-batches of two: the last row is unused. */
 Test(fisher, a_whole_epoch_against_enumeration)
 {
     check_against_enumeration(3, 1000, (const int64_t[]){ 0, 1, 2 }, 3);

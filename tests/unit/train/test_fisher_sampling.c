@@ -83,7 +83,7 @@ Test(fisher, draws_are_a_function_of_seed_and_task)
     tiny_destroy(&bench.tiny);
 }
 
-/* Micro-batches of the same text get labels of their own: else their gradients would be correlated. */
+/* Micro-batches of the same text get their own labels: else their gradients would be correlated. */
 Test(fisher, micro_batches_draw_apart)
 {
     FisherBench bench;
@@ -108,8 +108,8 @@ Test(fisher, micro_batches_draw_apart)
 
 /* --- formats and scales --- */
 
-/* Two computations of one Fisher whose stored values were rounded apart: forward and backward of a block store about
- * twenty tensors each, so every gradient has some 40 roundings behind it, and its square twice as many. */
+/* Two computations of one Fisher with stored values that were rounded apart: forward and backward of a block store
+ * about twenty tensors each, so every gradient has some 40 roundings behind it, and its square twice as many. */
 static void assert_sums_agree(const FisherBench *bench, const double *f, const double *g, HsDtype dtype,
                               const char *what)
 {
@@ -268,7 +268,7 @@ Test(fisher, a_task_without_targets_is_an_error)
     tiny_destroy(&bench.tiny);
 }
 
-/* Nobody squares an excluded tensor's gradient, so nobody else would clear it. */
+/* An excluded tensor's gradient is not squared, so nothing else would clear it. */
 Test(fisher, excluded_gradients_are_clear)
 {
     FisherBench bench;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * The logits beside the reservoir's sequences are the model's own of that text.  With a learning rate of 0 the model
+ * The logits kept with the reservoir's sequences are the model's own of that text.  With a learning rate of 0 the model
  * stays as it is, so whenever a sequence was trained on, decoding it token by token must give the logits that were kept;
  * and what a replayed sequence is matched to is no further away than f16's roundings.
  */

@@ -290,8 +290,8 @@ static double given_pull(const HsSpan *span, int64_t i)
     return (double)protection->strength * pull;
 }
 
-/* Central differences of the penalty: a quadratic, whose differences have no error but rounding, which is that of all its
- * terms: the value's own bound over the step. */
+/* Central differences of the penalty: a quadratic, so that differences have no error but rounding, which is that of all
+ * its terms: the value's own bound over the step. */
 static void expect_slopes(FisherBench *bench, HsContinual *continual)
 {
     const double h = 0x1p-6;

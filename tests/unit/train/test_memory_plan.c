@@ -104,7 +104,7 @@ static void check_account(const HsTraining *training, const char *what, bool ran
             cr_expect_eq(training->planned.bytes[i], device->account.peak[i], "%s, %s: planned %zu bytes, took %zu",
                          what, hs_memory_row((HsMemoryCategory)i)->name, training->planned.bytes[i],
                          device->account.peak[i]);
-    /* Nothing was allocated beside the accounts: the device counts by itself.  What is the host's is beside them. */
+    /* Nothing was allocated outside the accounts: the device counts by itself.  It leaves out what is the host's. */
     cr_expect_eq(device->current_bytes,
                  hs_memory_sum(now) - now[HS_MEMORY_REPLAY] - now[HS_MEMORY_OFFLOADED] - now[HS_MEMORY_ON_DISK],
                  "%s: the device holds %zu bytes", what, device->current_bytes);
@@ -112,7 +112,7 @@ static void check_account(const HsTraining *training, const char *what, bool ran
 
 static void check_cases(const char *device)
 {
-    /* The last ones are of devices with memory of their own. */
+    /* The last ones are of devices with their own memory. */
     for (int c = 0; c < CASES - (strcmp(device, "cpu") == 0 ? OFFLOADED : 0); c++) {
         /* Every other one on a device: what it holds differs little from the host's. */
         if (strcmp(device, "cpu") != 0 && c < CASES - OFFLOADED && !is_in_tier((size_t)c, 2))
@@ -128,7 +128,7 @@ static void check_cases(const char *device)
         OK(load(&config, device, cases[c], own, scratch.folder));
         OK(hs_run_create(&config, &run, NULL));
         check_account(&run.training, name, false);
-        /* What is yet to be allocated goes on within what was planned. */
+        /* What is yet to be allocated stays within what was planned. */
         run.training.engine.device.cap_bytes = run.training.planned.device_bytes;
         OK(hs_run_train(&run));
         check_account(&run.training, name, true);
@@ -300,7 +300,7 @@ Test(memory_plan, fit_lines)
     hs_config_deinit(&config);
 }
 
-/* A device that only counts: its pointers do not overlap, and nobody may touch them. */
+/* A device that only counts: its pointers do not overlap, and they must not be accessed. */
 Test(memory_plan, counting_device)
 {
     HsDevice real, counting;

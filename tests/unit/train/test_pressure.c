@@ -152,7 +152,7 @@ static void check_memory(const HsTraining *training)
         cr_expect_leq(account->peak[i], training->planned.bytes[i], "%s", hs_memory_row((HsMemoryCategory)i)->name);
 }
 
-/* Trains, or goes on, in scratch/run. */
+/* Trains, or continues, in scratch/run. */
 static Run train(const Scratch *scratch, const Setup *setup)
 {
     Run run = { 0 };
@@ -392,13 +392,13 @@ static void check_resumed(const char *device, const char *mode)
     scratch_remove(&scratch);
 }
 
-Test(pressure, a_resumed_run_goes_on_with_the_smaller_micro_batch)
+Test(pressure, a_resumed_run_continues_with_the_smaller_micro_batch)
 {
     check_resumed("cpu", "bf16");
     check_resumed("emu", "fp32");
 }
 
-/* Others take the memory before the smaller plan has it: the state is saved, and the same command goes on. */
+/* Others take the memory before the smaller plan has it: the state is saved, and the same command continues. */
 Test(pressure, without_memory_for_half_the_state_is_saved)
 {
     hs_log_set_level(HS_LOG_ERROR + 1);

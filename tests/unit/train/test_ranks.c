@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Training steps of several ranks, threads of this process, each with a model of its own and its part of the batch,
+ * Training steps of several ranks, threads of this process, each with its own model and its part of the batch,
  * against one rank with the whole batch: in the order of runtime/train/step.c, with its reductions.
  *
  * Rows do not mix, and ref rounds a parameter's gradient once a micro-batch: N ranks differ from one by the roundings

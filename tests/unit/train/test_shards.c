@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Who keeps what: spans that cut a model's parameters, equal shares of them, and groups of parameters that come and go,
- * checked element by element and byte by byte.
+ * Which rank keeps what: spans that cut a model's parameters, equal shares of them, and groups of parameters that come
+ * and go, checked element by element and byte by byte.
  */
 #include <criterion/criterion.h>
 #include <stdlib.h>
@@ -142,7 +142,7 @@ static bool touches(const HsNode *node, int parameter)
     return false;
 }
 
-/* Tensors of a group have places of their own in it, and each process's range is that of its elements. */
+/* Tensors of a group have separate places in it, and each process's range is that of its elements. */
 static void check_groups(const HsParamGroups *groups, const HsShards *shards, int size)
 {
     const HsModel *model = groups->model;
@@ -230,8 +230,8 @@ static void check_model(TinySpec spec, int size)
     HsSpanShare share = hs_shards_share(&shards, &comm);
 
     const HsProgram *const programs[] = { &tiny.train, &tiny.evaluate };
-    HsBeside beside = { 0 };
-    HsWeightStream stream = { .model = &tiny.model, .share = &share, .beside = &beside };
+    HsSideStream side = { 0 };
+    HsWeightStream stream = { .model = &tiny.model, .share = &share, .side = &side };
     TINY_OK(hs_param_groups_create(&tiny.model, &shards, HS_SPAN_WEIGHT, &stream.groups));
     check_groups(&stream.groups, &shards, size);
     for (int i = 0; i < 2; i++) {
@@ -245,7 +245,7 @@ static void check_model(TinySpec spec, int size)
     hs_param_groups_destroy(&stream.groups);
 
     HsPassing passing;
-    TINY_OK(hs_passing_create(&tiny.model, &tiny.train, &shards, &share, &beside, false, &tiny.context, &passing));
+    TINY_OK(hs_passing_create(&tiny.model, &tiny.train, &shards, &share, &side, false, &tiny.context, &passing));
     check_groups(&passing.groups, &shards, size);
     check_visits(&passing.groups, &tiny.train, passing.visits, passing.visit_count, passing.memory.used, true);
     cr_assert_lt(passing.memory.used, bytes_of_all(&passing.groups));

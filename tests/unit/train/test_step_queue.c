@@ -113,12 +113,12 @@ Test(step_queue, the_host_has_one_step_at_a_time)
     run_rounds("cpu", 1);
 }
 
-Test(step_queue, a_device_of_its_own_runs_behind)
+Test(step_queue, a_separate_device_runs_behind)
 {
     run_rounds("emu", HS_STEPS_AHEAD);
 }
 
-/* Logits go up beside the tokens and come back beside the losses; one step is under way at a time. */
+/* Logits go up with the tokens and come back with the losses; one step is under way at a time. */
 Test(step_queue, logits)
 {
     enum { KEPT = 2, ENTRIES = TOKENS * KEPT };

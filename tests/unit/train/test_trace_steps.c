@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Steps of a small training, traced on the host and on a device with memory of its own: every action of the plan is
+ * Steps of a small training, traced on the host and on a device with its own memory: every action of the plan is
  * there and nested, parts add up to the wall's time, no bit of the training changes, and failures leave ranges
  * balanced.
  */

@@ -101,7 +101,7 @@ static void check_parts(const HsBackend *backend, HsDtype dtype, int64_t parts)
         differing += sum != in_a_row(dtype, parts, i);
     }
     cr_assert(parts <= 3 || differing > 10, "another order gives the same bits: nothing is tested");
-    /* Dealt out to processes, whose sums go on along the tree of the communicator. */
+    /* Dealt out to processes, with sums that continue along the tree of the communicator. */
     for (int size = 2; size <= parts; size++) {
         const HsComm comm = { .size = size };
         HsVirtualRanks ranks;
@@ -130,7 +130,7 @@ Test(partial_sums, follow_the_tree_however_they_are_dealt_out)
                 check_parts(backends[b], dtypes[d], parts);
 }
 
-/* --- who may share --- */
+/* --- which ranks may share --- */
 
 static bool may_share(int64_t parts, int64_t size)
 {
@@ -162,7 +162,7 @@ Test(virtual_ranks, divide_by_powers_of_two_and_name_what_fits)
             }
             taken += next == parts;
             refused += next == 0;
-            cr_assert(next == 0 || next == parts, "%lld of %lld parts are somebody's", (long long)next,
+            cr_assert(next == 0 || next == parts, "%lld of %lld parts are dealt out", (long long)next,
                       (long long)parts);
             if (next > 0)
                 continue;
