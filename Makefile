@@ -20,7 +20,7 @@ V        ?=
 sources   = $(sort $(shell find kernels optim runtime -name '*.$(1)'))
 ISAS     ?= $(if $(filter x86_64,$(shell uname -m)),portable avx2 avx512 avx512bf16 amx,portable)
 
-PACKAGES  = yaml-0.1 libcjson libpcre2-8 libutf8proc libxxhash zlib libzstd libsodium
+PACKAGES  = yaml-0.1 libcjson libpcre2-8 libutf8proc libxxhash zlib libzstd libsodium libmicrohttpd
 # Evaluated once: before `make packages` these are empty, and the make that follows it evaluates them again.
 PACKAGE_CFLAGS := $(shell pkg-config --cflags $(PACKAGES) 2>/dev/null)
 PACKAGE_LIBS   := $(shell pkg-config --libs $(PACKAGES) 2>/dev/null)

@@ -89,6 +89,7 @@ one_file 'utf8proc\.h'
 one_file 'zlib\.h'
 one_file 'zstd\.h'
 one_file 'sodium\.h'
+one_file 'microhttpd\.h'
 # Opened at run time: no header shows it, but the functions' names do.
 # names_in PATTERN FILE LIBRARY: only FILE names the library's functions.
 names_in() {

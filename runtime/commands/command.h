@@ -11,35 +11,35 @@
 
 #include "kernels/base/status.h"
 
-#define HS_VERSION "0.1.0"
+#define HS_VERSION "0.2.0"
 
 /* name, usage, what it does */
-#define HS_COMMANDS(X)                                                                                               \
-    X(train, "--config FILE [section.key=value ...]",                                                                \
-      "train; continues from the run's latest checkpoint if there is one")                                           \
-    X(plan, "--config FILE [--layers] [--fit] [--table] [--device-memory 12GiB]",                                    \
-      "memory and time of a run, before anything is allocated; what would fit instead")                              \
-    X(compare, "--config FILE [--strategies none,ewc,er+ewc] [--grid learning_rate=1e-3,3e-4] [--seeds 3]",          \
-      "continual-learning strategies side by side, or a search for the best values of keys: table and page")         \
-    X(bench, "--config FILE --modes fp32,bf16,+recompute",                                                           \
-      "precision and memory modes side by side: speed, memory, losses, gradients")                                   \
-    X(report, "--run DIR", "write a run's report.html again from its metrics")                                       \
-    X(eval, "--checkpoint DIR [--best] [--file FILE | --choices FILE] [--json] [section.key=value ...]",             \
-      "validation loss of a checkpoint on each task, or on a file; or its right answers to multiple choice")         \
-    X(generate,                                                                                                      \
-      "--checkpoint DIR [--best] [--chat] [--prompt TEXT | --prompt-file FILE] [--samples N] [--json] "              \
-      "[section.key=value ...]",                                                                                     \
-      "sample text from a checkpoint, or talk with it")                                                              \
-    X(export, "--checkpoint DIR [--best] --output PATH [--format hf|gguf] [--dtype f32|bf16|f16|q8_0]",              \
-      "a trained model as others read it: a folder for Hugging Face's transformers, a file for llama.cpp")           \
-    X(inspect, "--checkpoint DIR [--best] [--html FILE]",                                                            \
-      "tensors, number ranges, underflow and overflow of a checkpoint")                                              \
-    X(selftest, "[--device cpu|cuda|emu] [--op NAME [--force-tile NAME]] [--tune FILE [--config FILE]]",             \
-      "every kernel against the reference, with error and speed; or measure which of a GPU's kernels suit products") \
-    X(tokenizer, "train|encode|decode|count ... FILE|-",                                                             \
-      "learn a byte-level BPE tokenizer; text to tokens, or to a token file that trains; back to text; count")       \
-    X(reference, "[--predicted | --man | --completion bash]",                                                        \
-      "print the configuration reference or the GPU kernels' predicted times as Markdown, the manual page, or what " \
+#define HS_COMMANDS(X)                                                                                                 \
+    X(train, "--config FILE [section.key=value ...]",                                                                  \
+      "train; continues from the run's latest checkpoint if there is one")                                             \
+    X(plan, "--config FILE [--layers] [--fit] [--table] [--device-memory 12GiB]",                                      \
+      "memory and time of a run, before anything is allocated; what would fit instead")                                \
+    X(compare, "--config FILE [--strategies none,ewc,er+ewc] [--grid learning_rate=1e-3,3e-4] [--seeds 3]",            \
+      "continual-learning strategies side by side, or a search for the best values of keys: table and page")           \
+    X(bench, "--config FILE --modes fp32,bf16,+recompute",                                                             \
+      "precision and memory modes side by side: speed, memory, losses, gradients")                                     \
+    X(report, "--run DIR [--serve [--port PORT]]", "write a run's report.html again, or show it while the run trains") \
+    X(eval, "--checkpoint DIR [--best] [--file FILE | --choices FILE] [--json] [section.key=value ...]",               \
+      "validation loss of a checkpoint on each task, or on a file; or its right answers to multiple choice")           \
+    X(generate,                                                                                                        \
+      "--checkpoint DIR [--best] [--chat] [--prompt TEXT | --prompt-file FILE] [--samples N] [--json] "                \
+      "[section.key=value ...]",                                                                                       \
+      "sample text from a checkpoint, or talk with it")                                                                \
+    X(export, "--checkpoint DIR [--best] --output PATH [--format hf|gguf] [--dtype f32|bf16|f16|q8_0]",                \
+      "a trained model as others read it: a folder for Hugging Face's transformers, a file for llama.cpp")             \
+    X(inspect, "--checkpoint DIR [--best] [--html FILE]",                                                              \
+      "tensors, number ranges, underflow and overflow of a checkpoint")                                                \
+    X(selftest, "[--device cpu|cuda|emu] [--op NAME [--force-tile NAME]] [--tune FILE [--config FILE]]",               \
+      "every kernel against the reference, with error and speed; or measure which of a GPU's kernels suit products")   \
+    X(tokenizer, "train|encode|decode|count ... FILE|-",                                                               \
+      "learn a byte-level BPE tokenizer; text to tokens, or to a token file that trains; back to text; count")         \
+    X(reference, "[--predicted | --man | --completion bash]",                                                          \
+      "print the configuration reference or the GPU kernels' predicted times as Markdown, the manual page, or what "   \
       "makes a shell complete command lines")
 
 #define HS_COMMAND_PROTOTYPE(name, usage, doc)         \

@@ -47,9 +47,16 @@ static const char style_sheet[] =
     "table.heat{border-collapse:separate;border-spacing:3px}.heat th,.heat td{border:0}"
     ".heat td{min-width:74px;border-radius:5px;text-align:center;border:2px solid transparent}"
     ".heat td.own{border-color:var(--ink);font-weight:650}\n"
+    ".heat th[scope=row]{position:sticky;left:0;background:var(--card)}"
+    ".many{font-size:.74rem}.many td{min-width:34px}.many th,.many td{padding:3px 2px}.many thead th span{"
+    "writing-mode:vertical-rl;max-width:none;max-height:11em}\n"
+    "details{margin-top:14px}summary{cursor:pointer;color:var(--soft);font-weight:600;font-size:.92rem}"
+    "details[open]>summary{margin-bottom:12px}\n"
     "table.texts td,.texts th{text-align:left;vertical-align:top}.texts td{white-space:pre-wrap;min-width:7em;"
     "max-width:24em;overflow-wrap:anywhere;font-family:ui-monospace,SFMono-Regular,Menlo,Consolas,monospace;"
-    "font-size:.84rem}\n"
+    "font-size:.84rem}\n";
+
+static const char chart_style[] =
     "text{fill:var(--soft)}text.strong{fill:var(--ink)}.grid{stroke:var(--line);stroke-width:1}"
     ".axis{stroke:var(--soft);stroke-width:1}.mark{stroke:var(--soft);stroke-width:1;stroke-dasharray:3 4}"
     ".whisker{stroke:var(--ink);stroke-width:1.5;fill:none}.curve{fill:none;stroke-width:1.8;"
@@ -61,7 +68,8 @@ static const char style_sheet[] =
     ".f0{fill:var(--c0)}.f1{fill:var(--c1)}.f2{fill:var(--c2)}.f3{fill:var(--c3)}.f4{fill:var(--c4)}"
     ".f5{fill:var(--c5)}.f6{fill:var(--c6)}.f7{fill:var(--c7)}\n"
     "@media(max-width:640px){main{padding:18px 12px 40px}section{padding:15px 14px}"
-    "table.heat{border-spacing:2px;font-size:.8rem}.heat th,.heat td{padding:4px 2px}.heat td{min-width:42px}}\n"
+    "table.heat{border-spacing:2px;font-size:.8rem}.heat th,.heat td{padding:4px 2px}.heat td{min-width:42px}"
+    ".heat th[scope=row] span{max-width:8em}}\n"
     "@media print{body{background:none}section{break-inside:avoid}}\n";
 
 /* ---- pieces ---- */
@@ -88,6 +96,8 @@ static void end_table(FILE *stream)
 /* ---- heat map ---- */
 
 #define OPACITY_MOST 0.55
+/* More columns are narrow, their names on end, so that thirty tasks are seen at once on a wide screen. */
+enum { COLUMNS_MOST = 8 };
 
 /* 0: the lowest, 1: the highest.  Linear, so that equal differences look equal. */
 static double place(double value, double low, double high)
@@ -112,7 +122,10 @@ static void write_heat(FILE *stream, const HsHeatMap *map, int row, int column, 
     fputs(" | ", stream);
     hs_html_text(stream, map->column_names[column]);
     hs_html_figure(value, figure);
-    fprintf(stream, ": %s\">%s</td>", figure, figure);
+    fprintf(stream, ": %s\">", figure);
+    if (map->columns > COLUMNS_MOST && isfinite(value))
+        snprintf(figure, sizeof figure, fabs(value) < 10 ? "%.2f" : "%.1f", value);
+    fprintf(stream, "%s</td>", figure);
 }
 
 static void write_heat_map(FILE *stream, const HsPageBlock *block)
@@ -129,13 +142,15 @@ static void write_heat_map(FILE *stream, const HsPageBlock *block)
             }
         }
     }
-    begin_table(stream, map->title, "<table class=\"heat\">\n");
+    begin_table(stream, map->title,
+                map->columns > COLUMNS_MOST ? "<table class=\"heat many\">\n" : "<table class=\"heat\">\n");
     write_between(stream, "<caption>", map->title, "</caption>\n<thead><tr><td></td>");
     for (int column = 0; column < map->columns; column++)
         write_between(stream, "<th scope=\"col\"><span>", map->column_names[column], "</span></th>");
     fputs("</tr></thead>\n<tbody>\n", stream);
     for (int row = 0; row < map->rows; row++) {
-        write_between(stream, "<tr><th scope=\"row\"><span>", map->row_names[row], "</span></th>");
+        write_between(stream, "<tr><th scope=\"row\"><span title=\"", map->row_names[row], "\">");
+        write_between(stream, "", map->row_names[row], "</span></th>");
         for (int column = 0; column < map->columns; column++)
             write_heat(stream, map, row, column, low, high);
         fputs("</tr>\n", stream);
@@ -275,6 +290,11 @@ static void write_code(FILE *stream, const HsPageBlock *block)
     write_between(stream, "<div class=\"scroll\"><pre>", block->text, "</pre></div>\n");
 }
 
+static void write_fold(FILE *stream, const HsPageBlock *block)
+{
+    write_between(stream, "<details><summary>", block->title, "</summary>\n");
+}
+
 #define CHART(kind, print)                                   \
     static void kind(FILE *stream, const HsPageBlock *block) \
     {                                                        \
@@ -290,6 +310,7 @@ CHART(write_exponents, hs_html_exponents)
 static void (*const writers[HS_PAGE_BLOCK_KINDS])(FILE *stream, const HsPageBlock *block) = {
     [HS_PAGE_HEADING] = write_heading,
     [HS_PAGE_SECTION] = write_section,
+    [HS_PAGE_FOLD] = write_fold,
     [HS_PAGE_PARAGRAPH] = write_paragraph,
     [HS_PAGE_CODE] = write_code,
     [HS_PAGE_LIST] = write_list,
@@ -308,17 +329,21 @@ static void (*const writers[HS_PAGE_BLOCK_KINDS])(FILE *stream, const HsPageBloc
 
 void hs_html_page(FILE *stream, const char *title, const HsPageBlock *blocks)
 {
-    bool open = false;
+    bool open = false, folded = false;
     fputs("<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
           "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n",
           stream);
     write_between(stream, "<title>", title, "</title>\n");
-    fprintf(stream, "<style>\n%s</style>\n</head>\n<body>\n<main>\n", style_sheet);
+    fprintf(stream, "<style>\n%s%s</style>\n</head>\n<body>\n<main>\n", style_sheet, chart_style);
     for (const HsPageBlock *block = blocks; block; block = block->next) {
-        if (open && block->kind == HS_PAGE_SECTION)
+        const bool section = block->kind == HS_PAGE_SECTION, fold = block->kind == HS_PAGE_FOLD;
+        if (folded && (section || fold))
+            fputs("</details>\n", stream);
+        if (open && section)
             fputs("</section>\n", stream);
-        open = open || block->kind == HS_PAGE_SECTION;
+        open = open || section;
+        folded = fold || (folded && !section);
         writers[block->kind](stream, block);
     }
-    fprintf(stream, "%s</main>\n</body>\n</html>\n", open ? "</section>\n" : "");
+    fprintf(stream, "%s%s</main>\n</body>\n</html>\n", folded ? "</details>\n" : "", open ? "</section>\n" : "");
 }

@@ -12,6 +12,7 @@
 typedef enum HsPageBlockKind {
     HS_PAGE_HEADING,
     HS_PAGE_SECTION,
+    HS_PAGE_FOLD,
     HS_PAGE_PARAGRAPH,
     HS_PAGE_CODE,
     HS_PAGE_LIST,

@@ -145,6 +145,11 @@ void hs_page_bare_section(HsPage *page, const char *title)
     add_block(page, (HsPageBlock){ .kind = HS_PAGE_SECTION, .title = title });
 }
 
+void hs_page_fold(HsPage *page, const char *title)
+{
+    add_block(page, (HsPageBlock){ .kind = HS_PAGE_FOLD, .title = title });
+}
+
 void hs_page_paragraph(HsPage *page, const char *format, ...)
 {
     HsPageBlock block = { .kind = HS_PAGE_PARAGRAPH };
@@ -339,18 +344,38 @@ static HsStatus print_page(FILE *stream, const void *user)
     return HS_OK;
 }
 
+static HsStatus fill_page(HsPage *page, const char *title, HsPageFill fill, const void *user)
+{
+    *page = (HsPage){ .title = title, .status = HS_OK };
+    const HsStatus status = fill(page, user);
+    return status == HS_OK ? page->status : status;
+}
+
+static void free_page(HsPage *page)
+{
+    while (page->chunks) {
+        Chunk *next = page->chunks->next;
+        free(page->chunks);
+        page->chunks = next;
+    }
+}
+
 HsStatus hs_page_write(const char *path, const char *title, HsPageFill fill, const void *user)
 {
-    HsPage page = { .title = title, .status = HS_OK };
-    HsStatus status = fill(&page, user);
-    if (status == HS_OK)
-        status = page.status;
+    HsPage page;
+    HsStatus status = fill_page(&page, title, fill, user);
     if (status == HS_OK)
         status = hs_storage_replace_printed(path, print_page, &page);
-    while (page.chunks) {
-        Chunk *next = page.chunks->next;
-        free(page.chunks);
-        page.chunks = next;
-    }
+    free_page(&page);
+    return status;
+}
+
+HsStatus hs_page_print_on(FILE *stream, const char *title, HsPageFill fill, const void *user)
+{
+    HsPage page;
+    HsStatus status = fill_page(&page, title, fill, user);
+    if (status == HS_OK)
+        status = print_page(stream, &page);
+    free_page(&page);
     return status;
 }

@@ -24,6 +24,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #include "kernels/base/status.h"
 #include "runtime/engine/histogram.h"
@@ -36,6 +37,8 @@ typedef HsStatus (*HsPageFill)(HsPage *page, const void *user);
 /* A whole page, self-contained, without scripts, under a temporary name first, then renamed.  Nothing is left of a page
  * that failed.  errors: HS_EIO naming the file, HS_ENOMEM, and what `fill` returns */
 HsStatus hs_page_write(const char *path, const char *title, HsPageFill fill, const void *user);
+/* The same page on a stream.  errors: HS_ENOMEM, and what `fill` returns */
+HsStatus hs_page_print_on(FILE *stream, const char *title, HsPageFill fill, const void *user);
 
 /* Zeroed memory of the page; NULL where there is none. */
 void *hs_page_room(HsPage *page, size_t count, size_t bytes);
@@ -51,6 +54,8 @@ void hs_page_heading(HsPage *page, const char *title, const char *format, ...) H
 void hs_page_section(HsPage *page, const char *title, const char *format, ...) HS_PAGE_FORMAT(3);
 /* One without a text; title NULL: without that too */
 void hs_page_bare_section(HsPage *page, const char *title);
+/* All blocks until the next section are folded under a line that opens them. */
+void hs_page_fold(HsPage *page, const char *title);
 void hs_page_paragraph(HsPage *page, const char *format, ...) HS_PAGE_FORMAT(2);
 void hs_page_code(HsPage *page, const char *text);
 void hs_page_list(HsPage *page);

@@ -8,11 +8,16 @@
 #ifndef HS_RUNTIME_PAGES_REPORT_H
 #define HS_RUNTIME_PAGES_REPORT_H
 
+#include <stdbool.h>
+#include <stdio.h>
+
 #include "runtime/record/matrix.h"
 
 /* Reads out_dir/metrics.jsonl, writes out_dir/report.html (temporary name, renamed).
  * errors: HS_EIO, HS_EFORMAT naming file and line */
 HsStatus hs_report_write(const char *out_dir);
+/* The same page on a stream, while the run trains too.  *ended: it has ended, or diverged. */
+HsStatus hs_report_print_on(FILE *stream, const char *out_dir, bool *ended);
 
 /* What a run says of itself: its last matrix, losses, tokens a second, memory, time.  matrix->tasks 0: no matrix. */
 typedef struct HsRunResult {

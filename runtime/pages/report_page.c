@@ -85,32 +85,49 @@ static void add_head(const HsReport *report, HsPage *page)
 
 /* --- the matrix --- */
 
-static void add_summary(const HsMatrix *matrix, HsPage *page)
+/* The figures that lead, or the others; whether there is one. */
+static bool add_members(const HsMatrix *matrix, bool leads, HsPage *page)
 {
     const HsMatrixSummary summary = hs_matrix_summary(matrix);
     char figure[HS_HTML_FIGURE_BYTES];
-    hs_page_figures(page);
+    bool found = false;
     for (int i = 0; i < hs_matrix_member_count; i++) {
         const HsMatrixMember *member = &hs_matrix_members[i];
         const double value = hs_matrix_member_value(&summary, i);
         const bool none =
             isnan(value) && member->offset == offsetof(HsMatrixSummary, forgetting) && hs_matrix_is_joint(matrix);
+        if (member->leads != leads || (isnan(value) && !none))
+            continue;
+        if (!found && !leads)
+            hs_page_fold(page, "More figures");
+        if (!found)
+            hs_page_figures(page);
+        found = true;
         if (none)
             hs_page_figure(page, hs_page_words(page, member->name), "none", "trained on all tasks at once");
-        else if (!isnan(value))
+        else
             hs_page_figure(page, hs_page_words(page, member->name), hs_html_figure(value, figure), member->doc);
     }
+    return found;
+}
+
+static void add_summary(const HsMatrix *matrix, HsPage *page)
+{
+    bool found = add_members(matrix, true, page);
     for (int task = 0; task < matrix->tasks; task++) {
         const double left = hs_matrix_left(matrix, task);
-        if (matrix->forgets[task] && !isnan(left))
-            hs_page_figure(page, hs_page_print(page, "left of %s", matrix->names[task]),
-                           hs_page_print(page, "%.0f%%", 100 * left),
-                           "a task that is to be forgotten: 100% is as well as it was ever known, 0% as the untrained "
-                           "model knows it");
+        if (!matrix->forgets[task] || isnan(left))
+            continue;
+        if (!found)
+            hs_page_figures(page);
+        found = true;
+        hs_page_figure(page, hs_page_print(page, "left of %s", matrix->names[task]),
+                       hs_page_print(page, "%.0f%%", 100 * left),
+                       "a task that is to be forgotten: 100% is as well as it was ever known, 0% as the untrained "
+                       "model knows it");
     }
 }
 
-/* One row of the heat map for each row of figures that holds any. */
 static void add_matrix(const HsReport *report, HsPage *page)
 {
     const HsMatrix *matrix = &report->matrix;
@@ -149,6 +166,7 @@ static void add_matrix(const HsReport *report, HsPage *page)
     add_summary(matrix, page);
     hs_page_heat_map(page, &(HsHeatMap){ "Loss by task", names, hs_report_columns(matrix, page), values, rows,
                                          matrix->tasks, diagonal, NAN, NAN });
+    add_members(matrix, false, page);
 }
 
 /* --- curves --- */
@@ -270,6 +288,7 @@ static void add_importance(const HsReport *report, HsPage *page)
     }
     hs_page_section(page, "What the penalty protects",
                     "Importance as last measured, and the tensors that hold the largest shares of its sum.");
+    hs_page_fold(page, "Figures and tensors");
     hs_page_figures(page);
     for (size_t i = 0; i < sizeof totals / sizeof *totals; i++)
         hs_page_figure(page, totals[i].label, hs_html_figure(hs_json_number(hs_json_get(line, totals[i].key)), figure),
@@ -296,6 +315,7 @@ static void add_memory(const HsReport *report, HsPage *page)
         return;
     hs_page_section(page, "Memory", "Planned before the first step and never more: %s in all.",
                     hs_html_bytes((double)hs_report_memory_bytes(report), total));
+    hs_page_fold(page, "By use");
     hs_page_bars(page, &(HsBarChart){ "By use", "MiB", names, values, NULL, count });
 }
 
@@ -313,15 +333,30 @@ static HsStatus fill(HsPage *page, const void *user)
     return HS_OK;
 }
 
+static const char *title_of(const HsReport *report)
+{
+    const char *name = hs_json_string(hs_json_get(report->run, "name"));
+    return name ? name : "Training run";
+}
+
+HsStatus hs_report_print_on(FILE *stream, const char *out_dir, bool *ended)
+{
+    HsReport report;
+    HS_TRY(hs_report_read(out_dir, &report));
+    const HsStatus status = hs_page_print_on(stream, title_of(&report), fill, &report);
+    *ended = report.finished || report.diverged[0] != '\0';
+    hs_report_deinit(&report);
+    return status;
+}
+
 HsStatus hs_report_write(const char *out_dir)
 {
     HsReport report;
     char *path = NULL;
     HS_TRY(hs_report_read(out_dir, &report));
-    const char *name = hs_json_string(hs_json_get(report.run, "name"));
     HsStatus status = hs_storage_join(out_dir, "report.html", &path);
     if (status == HS_OK)
-        status = hs_page_write(path, name ? name : "Training run", fill, &report);
+        status = hs_page_write(path, title_of(&report), fill, &report);
     free(path);
     hs_report_deinit(&report);
     return status;

@@ -18,15 +18,16 @@
 
 #include "runtime/io/utf8.h"
 
-#define MEMBER_OF(member, doc, rare)                          \
-    {                                                         \
-#member, doc, offsetof(HsMatrixSummary, member), rare \
+#define MEMBER_OF(member, doc, rare, leads)                          \
+    {                                                                \
+#member, doc, offsetof(HsMatrixSummary, member), rare, leads \
     }
-#define MEMBER(member, doc) MEMBER_OF(member, doc, false)
+#define MEMBER(member, doc)  MEMBER_OF(member, doc, false, false)
+#define LEADING(member, doc) MEMBER_OF(member, doc, false, true)
 const HsMatrixMember hs_matrix_members[] = {
-    MEMBER(learned, "mean loss on each task right after training on it; lower is better"),
-    MEMBER(retained, "mean loss on all tasks trained so far, after the last of them; lower is better"),
-    MEMBER(forgetting, "mean rise of an earlier task's loss above the lowest it ever had; lower is better"),
+    LEADING(learned, "mean loss on each task right after training on it; lower is better"),
+    LEADING(retained, "mean loss on all tasks trained so far, after the last of them; lower is better"),
+    LEADING(forgetting, "mean rise of an earlier task's loss above the lowest it ever had; lower is better"),
     MEMBER(bwt, "backward transfer: how much later tasks helped earlier ones; below 0 is forgetting"),
     MEMBER(fwt, "forward transfer: how much earlier tasks helped a task before its own training"),
     MEMBER(excess_over_joint, "retained above what training on all tasks at once reaches; lower is better"),
@@ -35,11 +36,13 @@ const HsMatrixMember hs_matrix_members[] = {
     MEMBER(bits_per_byte, "retained in bits a byte of text, so that tokenizers compare; lower is better"),
     MEMBER(accuracy_seen, "share of exact greedy completions at the end, on prompts of the training text; mean over "
                           "the tasks that have them, higher is better"),
-    MEMBER(accuracy_unseen, "the same on prompts that are not in the training text; higher is better"),
+    LEADING(accuracy_unseen, "share of exact greedy completions at the end, on prompts that are not in the training "
+                             "text; mean over the tasks "
+                             "that have them, higher is better"),
     MEMBER_OF(left,
               "what is left of the tasks that are not to be retained: 1 is as well as they were ever known, 0 as the "
               "untrained model knows them; the other figures leave them out",
-              true),
+              true, true),
 };
 const int hs_matrix_member_count = sizeof hs_matrix_members / sizeof *hs_matrix_members;
 

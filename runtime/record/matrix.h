@@ -89,6 +89,7 @@ typedef struct HsMatrixMember {
     const char *name, *doc;
     size_t offset; /* of the double in HsMatrixSummary */
     bool rare;     /* shown and written only where it is known */
+    bool leads;    /* shown first; a page folds the others away */
 } HsMatrixMember;
 extern const HsMatrixMember hs_matrix_members[];
 extern const int hs_matrix_member_count;
