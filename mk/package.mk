@@ -31,7 +31,10 @@ demo: packages ## install, build, train configs/cl.yaml, show what was learned a
 # The parts that were built go along.
 ROOT        = $(DESTDIR)$(PREFIX)
 INSTALLED   = bin/trainer $(addprefix lib/halfstep/,$(notdir $(EMU_PART) $(CUDA_PART) $(MPI_PART))) share/man/man1/trainer.1 \
-              share/bash-completion/completions/trainer include/halfstep/memory_hooks.h
+              $(COMPLETIONS) include/halfstep/memory_hooks.h
+# Where each shell looks, by the path that ends in its name.
+ZSH_FOLDER  = share/zsh/site-functions
+COMPLETIONS = share/bash-completion/completions/trainer $(ZSH_FOLDER)/_trainer share/fish/vendor_completions.d/trainer.fish
 .PHONY: install uninstall
 install: $(BUILD)/trainer ## install under PREFIX (/usr/local): the trainer, parts that were built, manual page, completion, the header for allocators
 	install -d $(addprefix $(ROOT)/,$(sort $(dir $(INSTALLED))))
@@ -39,8 +42,8 @@ install: $(BUILD)/trainer ## install under PREFIX (/usr/local): the trainer, par
 	$(foreach part,$(wildcard $(EMU_PART) $(CUDA_PART) $(MPI_PART)),install -s -m 755 $(part) $(ROOT)/lib/halfstep;)
 	install -m 644 kernels/base/memory_hooks.h $(ROOT)/include/halfstep
 	$(BUILD)/trainer reference --man >$(ROOT)/share/man/man1/trainer.1
-	$(BUILD)/trainer reference --completion bash >$(ROOT)/share/bash-completion/completions/trainer
-	chmod 644 $(ROOT)/share/man/man1/trainer.1 $(ROOT)/share/bash-completion/completions/trainer
+	$(foreach file,$(COMPLETIONS),$(BUILD)/trainer reference --completion $(word 2,$(subst /, ,$(file:share/bash-completion%=share/bash%))) >$(ROOT)/$(file);)
+	chmod 644 $(addprefix $(ROOT)/,share/man/man1/trainer.1 $(COMPLETIONS))
 uninstall: ## remove what install put there
 	rm -f $(addprefix $(ROOT)/,$(INSTALLED))
 	@for folder in lib include; do [ ! -d $(ROOT)/$$folder/halfstep ] || rmdir --ignore-fail-on-non-empty $(ROOT)/$$folder/halfstep; done

@@ -75,7 +75,7 @@ static HsStatus open_host(HsOffload *offload, int threads)
         return HS_OK;
     return hs_fail(HS_EUNSUPPORTED,
                    "memory.offload: the host's instruction set (%s) has no fused multiply-add, and updates would have "
-                   "other bits than on %s: set it to none",
+                   "other last bits than on %s: set memory.offload to none",
                    hs_backend_cpu_isa(), offload->device->name);
 }
 

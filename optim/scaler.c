@@ -44,8 +44,8 @@ HsStatus hs_scaler_init(const HsScalerConfig *config, HsStepCounters *counters)
     HS_TRY(check_dynamic(config));
     double clamped = fmin(fmax(config->init_scale, config->min_scale), config->max_scale);
     if (clamped != config->init_scale)
-        hs_warn("loss scale: init_scale %g lies outside [%g, %g], starting at %g", config->init_scale,
-                config->min_scale, config->max_scale, clamped);
+        hs_warn("precision.init_scale %g lies outside [%g, %g], from min_scale to max_scale: starting at %g",
+                config->init_scale, config->min_scale, config->max_scale, clamped);
     counters->loss_scale = (float)clamped;
     counters->scaler_hysteresis = config->hysteresis;
     return HS_OK;

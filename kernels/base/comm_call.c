@@ -53,5 +53,8 @@ HsStatus hs_comm_fail_calls(const HsCommCall *first, int rank, const HsCommCall 
     char a[96], b[96];
     describe(first, a, sizeof a);
     describe(other, b, sizeof b);
-    return hs_fail(HS_EDEVICE, "ranks do different things: rank 0 %s, rank %d %s", a, rank, b);
+    return hs_fail(
+        HS_EDEVICE,
+        "ranks do different things: rank 0 %s, rank %d %s; start all with the same program and configuration", a, rank,
+        b);
 }

@@ -306,7 +306,9 @@ static HsStatus fail_absent(const HsCommSegment *segment, double waited_s)
     for (int r = 0; r < (int)segment->size && used < sizeof list - 8; r++)
         if (!atomic_load(&segment->members[r].joined))
             used += (size_t)snprintf(list + used, sizeof list - used, "%s%d", used > 0 ? ", " : "", r);
-    return hs_fail(HS_EDEVICE, "after %.0f s these ranks of %u are still absent: %s", waited_s, segment->size, list);
+    return hs_fail(HS_EDEVICE,
+                   "after %.0f s these ranks of %u are still absent: %s; see their output, or raise distributed.join",
+                   waited_s, segment->size, list);
 }
 
 static int usable_cores(void)
@@ -334,8 +336,8 @@ static HsStatus enter(HsCommShared *shared)
     uint32_t vacant = 0;
     int64_t none = 0;
     if (!atomic_compare_exchange_strong(&own->process, &none, (int64_t)getpid()))
-        return hs_fail(HS_EINVAL, "rank %d of %d is process %lld already", shared->comm.rank, shared->comm.size,
-                       (long long)none);
+        return hs_fail(HS_EINVAL, "rank %d of %d is process %lld already: give each process its own rank",
+                       shared->comm.rank, shared->comm.size, (long long)none);
     gethostname(own->host, sizeof own->host - 1);
     own->cores = own_cores();
     atomic_compare_exchange_strong(&own->joined, &vacant, 1);

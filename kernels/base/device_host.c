@@ -32,12 +32,17 @@ static HsStatus host_alloc(HsDevice *device, size_t bytes, void **pointer)
     size_t alignment = huge ? huge_page_bytes : small_alignment;
     /* Linux would promise more than there is and kill the process later, at a place that has nothing to do with it. */
     if (bytes > device->memory_bytes || device->current_bytes > device->memory_bytes - bytes)
-        return hs_fail(HS_ENOMEM, "%zu bytes of host memory: %zu are in use of the %zu this process may have", bytes,
-                       device->current_bytes, device->memory_bytes);
+        return hs_fail(HS_ENOMEM,
+                       "%zu bytes of host memory: %zu are in use of the %zu this process may have; see with `trainer "
+                       "plan` what takes less",
+                       bytes, device->current_bytes, device->memory_bytes);
     size_t rounded = (bytes + alignment - 1) / alignment * alignment;
     unsigned char *block = aligned_alloc(alignment, alignment + rounded);
     if (!block)
-        return hs_fail(HS_ENOMEM, "%zu bytes of host memory: the operating system refused", bytes);
+        return hs_fail(
+            HS_ENOMEM,
+            "%zu bytes of host memory: the operating system has none left; end other programs, or lower batch_size",
+            bytes);
     unsigned char *data = block + alignment;
     /* Advice only: without huge pages everything works, more slowly. */
     if (huge)

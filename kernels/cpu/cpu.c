@@ -110,7 +110,10 @@ static HsStatus find_row(const char *isa, const HsIsaRow **found)
         if (strcmp(isa, isa_rows[i].name) == 0) {
             *found = &isa_rows[i];
             if (!isa_rows[i].supported())
-                return hs_fail(HS_EUNSUPPORTED, "this processor or operating system does not support %s", isa);
+                return hs_fail(HS_EUNSUPPORTED,
+                               "this processor or operating system does not support %s; choose another, or leave the "
+                               "variable unset",
+                               isa);
             return HS_OK;
         }
         size_t length = strlen(names);

@@ -329,7 +329,9 @@ static HsStatus start(void)
     if (provided >= MPI_THREAD_FUNNELED)
         return HS_OK;
     MPI_Finalize();
-    return hs_fail(HS_EUNSUPPORTED, "this MPI allows no threads (MPI_THREAD_FUNNELED is %d, it provides %d)",
+    return hs_fail(HS_EUNSUPPORTED,
+                   "this MPI allows no threads (MPI_THREAD_FUNNELED is %d, it provides %d): start the processes by "
+                   "torchrun or --processes",
                    MPI_THREAD_FUNNELED, provided);
 }
 

@@ -95,10 +95,11 @@ HsStatus hs_continual_check(const HsContinualConfig *config)
     for (int i = 0; i < config->strategy_count && config->unmarked; i++) {
         const HsStrategy *row = hs_strategy_find(config->strategies[i]);
         if (row->needs_boundaries)
-            return hs_fail(HS_ECONFIG,
-                           "continual.boundaries: none goes not with %s, which %s: set boundaries to tasks, or choose "
-                           "another strategy",
-                           row->name, row->needs_boundaries);
+            return hs_fail(
+                HS_ECONFIG,
+                "continual.boundaries: none cannot be used with %s, which %s: set boundaries to tasks, or choose "
+                "another strategy",
+                row->name, row->needs_boundaries);
     }
     for (int i = 0; i < config->strategy_count; i++)
         for (int j = i + 1; j < config->strategy_count; j++)

@@ -472,7 +472,10 @@ HsStatus hs_kronecker_measure(HsContinual *continual, HsKronecker *kronecker, Hs
             tensor->maximum += left.bound * right.bound;
         }
         if (!isfinite(own) || !isfinite(tensor->maximum))
-            return hs_fail(HS_ENUMERIC, "the curvature of %s is not finite", tensor->name);
+            return hs_fail(
+                HS_ENUMERIC,
+                "the curvature of %s is not finite, as its gradients are too large for f32: lower learning_rate",
+                tensor->name);
         const int64_t count = hs_tensor_count(&kronecker->pulls[i]);
         tensor->mean = own / (double)count;
         *sum += own;

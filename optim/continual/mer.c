@@ -209,7 +209,7 @@ static void warn_of_factor(const MerSettings *settings)
 {
     hs_warn(
         "mer: each %s moves the model by %.3g of what its steps do, so it learns as with a learning rate %.3g times as "
-        "large, and hardly: set mer.compensate_learning_rate: auto, or %s",
+        "large, too small to learn much: set mer.compensate_learning_rate: auto, or %s",
         settings->mode == MER_REPTILE ? "interval" : "window", settings->asked, settings->asked,
         settings->mode == MER_REPTILE      ? "mer.epsilon: 0.3"
         : settings->mode == MER_ALGORITHM1 ? "mer.beta: auto and mer.gamma: auto"

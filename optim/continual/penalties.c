@@ -94,7 +94,7 @@ HsStatus hs_penalty_create(HsContinual *continual, HsPenalty *penalty, const HsP
     if (protected_spans == 0)
         return hs_fail(
             HS_ECONFIG,
-            "continual.strategy: %s has nothing to protect, every parameter is excluded: shorten ewc.exclude",
+            "continual.strategy: %s has nothing to protect, as ewc.exclude names every parameter: remove some of them",
             names->strategy);
     const struct {
         const char *name;
@@ -154,7 +154,8 @@ HsStatus hs_tensor_set_measure(HsContinual *continual, HsContext *context, const
         stats->sum += host[continual->share.all_count + i];
     }
     if (!isfinite(stats->maximum) || !isfinite(stats->sum))
-        return hs_fail(HS_ENUMERIC, "importance is not finite: squared gradients left the range of f32");
+        return hs_fail(HS_ENUMERIC,
+                       "the importance is not finite, as squared gradients are too large for f32: lower learning_rate");
     return HS_OK;
 }
 

@@ -49,7 +49,8 @@ HsStatus hs_checkpoint_read_name(const char *parent, const char *pointer, char n
         text[strcspn(text, "\r\n")] = '\0';
         snprintf(name, HS_CHECKPOINT_NAME_BYTES, "%s", text);
         if (strlen(text) >= HS_CHECKPOINT_NAME_BYTES || !hs_checkpoint_step_of(name, &step))
-            status = hs_fail(HS_EFORMAT, "%s: `%.64s` is not the name of a checkpoint", path, text);
+            status =
+                hs_fail(HS_EFORMAT, "%s: `%.64s` is not the name of a checkpoint, such as step-00000100", path, text);
     }
     free(text);
     free(path);
@@ -70,7 +71,7 @@ static HsStatus seal_file(const char *folder, const char *name, const HsJson *kn
         goto done;
     }
     if (!S_ISREG(info.st_mode)) {
-        status = hs_fail(HS_EIO, "%s: a checkpoint holds regular files only", path);
+        status = hs_fail(HS_EIO, "%s: not a regular file, and a checkpoint holds no others: remove it", path);
         goto done;
     }
     const char *digest = hs_json_string(hs_json_get(known, name));
@@ -175,7 +176,8 @@ static HsStatus check_listed(const char *folder, const HsJson *files)
             continue;
         HS_TRY(hs_storage_has(folder, name, &there));
         if (there || known_files[i].always)
-            return hs_fail(HS_EFORMAT, "%s/%s does not list %s", folder, HS_CHECKPOINT_CHECKSUMS, name);
+            return hs_fail(HS_EFORMAT, "%s/%s does not list %s: copy the checkpoint again, or use an older one", folder,
+                           HS_CHECKPOINT_CHECKSUMS, name);
     }
     return HS_OK;
 }
@@ -193,7 +195,8 @@ HsStatus hs_checkpoint_verify(const char *folder, bool with_checksums)
     HS_TRY_GOTO(status, hs_json_need_string(path, root, "format", &format), done);
     if (strcmp(format, FORMAT_NAME) != 0) {
         status =
-            hs_fail(HS_EFORMAT, "%s: format `%.40s` is not one this version reads (%s)", path, format, FORMAT_NAME);
+            hs_fail(HS_EFORMAT, "%s: format `%.40s` is not one this version reads (%s): use the version that wrote it",
+                    path, format, FORMAT_NAME);
         goto done;
     }
     const HsJson *files = hs_json_get(root, "files");

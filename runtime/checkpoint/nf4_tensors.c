@@ -65,8 +65,10 @@ static HsStatus check_map(const HsTensorSource *source, const char *name, const 
     memcpy(stored, data, (size_t)count * sizeof *stored);
     for (int i = 0; i < count; i++)
         if (stored[i] != (count == HS_NF4_LEVELS ? hs_nf4_levels[i] : hs_dynamic_value(true, i)))
-            return hs_fail(HS_EFORMAT, "tensor `%s%s`: value %d is %.9g: not the map of nf4", name, suffix, i,
-                           (double)stored[i]);
+            return hs_fail(
+                HS_EFORMAT,
+                "tensor `%s%s`: value %d is %.9g, which is not nf4's: save the model again with bitsandbytes' nf4",
+                name, suffix, i, (double)stored[i]);
     return HS_OK;
 }
 
@@ -99,7 +101,7 @@ static HsStatus read_state(const char *path, const HsNamedTensor *named, int64_t
     if (format < TORCH_NAMES)
         *dtype = torch_names[format].dtype;
     else
-        status = hs_fail(HS_EFORMAT, "%s: `%s`: dtype is none of bfloat16, float16, float32", path, named->name);
+        status = hs_fail(HS_EFORMAT, "%s: `%s`: dtype must be bfloat16, float16 or float32", path, named->name);
     if (!type || strcmp(type, "nf4") != 0 || !is_number(state, "blocksize", HS_NF4_BLOCK) ||
         !is_number(state, "nested_blocksize", HS_NF4_NESTED) || !isfinite(*offset))
         status = hs_fail(
@@ -122,8 +124,8 @@ HsStatus hs_nf4_open(const HsTensorSource *source, const char *name, int64_t row
     *view = hs_nf4_shape(&count, 1);
     const int64_t groups = hs_nf4_groups(view);
     if (view->count == 0)
-        return hs_fail(HS_ESHAPE, "tensor `%s`: %" PRId64 " elements are no whole blocks of %d", name, count,
-                       HS_NF4_BLOCK);
+        return hs_fail(HS_ESHAPE, "tensor `%s`: %" PRId64 " elements, which must be a multiple of the block size, %d",
+                       name, count, HS_NF4_BLOCK);
     HS_TRY(need(source, name, "", HS_U8, count / 2, &codes));
     HS_TRY(need(source, name, ".absmax", HS_U8, hs_nf4_blocks(count), &absmax));
     HS_TRY(need(source, name, ".nested_absmax", HS_F32, groups, &nested));

@@ -132,7 +132,7 @@ HsStatus hs_checkpoint_latest(const char *out_dir, char **folder)
         goto done;
     HS_TRY_GOTO(status, highest_whole(parent, tried, folder, &count), done);
     if (*folder)
-        hs_warn("going by %s", *folder);
+        hs_warn("using the newest intact checkpoint, %s", *folder);
     else if (found || count > 0)
         status = hs_fail(HS_EFORMAT,
                          "%s: none of its %d checkpoints can be used, see the warnings above. Restore one, or choose "
@@ -212,7 +212,7 @@ static HsStatus resolve(const char *folder, char **step_folder)
     } else if (run) {
         status = hs_checkpoint_latest(folder, step_folder);
         if (status == HS_OK && !*step_folder)
-            status = hs_fail(HS_EIO, "%s: no complete checkpoint in it", parent);
+            status = hs_fail(HS_EIO, "%s: no complete checkpoint in it: the run has saved none yet", parent);
     } else {
         status = hs_fail(HS_EIO, "%s: neither a checkpoint (no %s) nor a run folder (no %s/)", folder,
                          HS_CHECKPOINT_CHECKSUMS, HS_CHECKPOINTS_FOLDER);

@@ -26,7 +26,8 @@ static HsStatus add_file(HsPretrained *pretrained, const char *name)
         if (strcmp(strrchr(pretrained->paths[i], '/') + 1, name) == 0)
             return HS_OK;
     if (strchr(name, '/') || pretrained->count == MOST_FILES)
-        return hs_fail(HS_EFORMAT, "%s: model.safetensors.index.json: `%.80s` is no file of the folder",
+        return hs_fail(HS_EFORMAT,
+                       "%s: model.safetensors.index.json: `%.80s` must be the name of a file in this folder",
                        pretrained->folder, name);
     const int index = pretrained->count;
     HS_TRY(hs_storage_join(pretrained->folder, name, &pretrained->paths[index]));
@@ -105,7 +106,9 @@ static HsStatus explain_absence(const char *folder)
     hs_storage_list_free(&listing);
     if (!what)
         return hs_fail(HS_EFORMAT,
-                       "%s: no weights: neither model.safetensors nor model.safetensors.index.json is there", folder);
+                       "%s: no weights: neither model.safetensors nor model.safetensors.index.json is there; download "
+                       "them into the folder",
+                       folder);
     return hs_fail(HS_EFORMAT,
                    "%s: no weights that can be read: model.safetensors is not there, %s is %s. Write it with "
                    "AutoModelForCausalLM.from_pretrained(FOLDER).save_pretrained(FOLDER) of transformers",
@@ -223,8 +226,10 @@ static HsStatus check_names(const HsPretrained *pretrained, const HsWeights *wei
         for (int i = 0; i < pretrained->files[f].count; i++)
             if (!is_known(weights, tied, pretrained->files[f].tensors[i].name) &&
                 !is_zero_bias(&pretrained->files[f].tensors[i]))
-                return hs_fail(HS_EFORMAT, "%s: tensor `%s` belongs to nothing that config.json describes",
-                               pretrained->paths[f], pretrained->files[f].tensors[i].name);
+                return hs_fail(
+                    HS_EFORMAT,
+                    "%s: tensor `%s` belongs to nothing that config.json describes: is it this model's config.json?",
+                    pretrained->paths[f], pretrained->files[f].tensors[i].name);
     return HS_OK;
 }
 

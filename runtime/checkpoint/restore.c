@@ -191,7 +191,7 @@ static HsStatus take_quantized(const HsTensorSource *files, const char *file_nam
     HsQuantized view;
     HsDtype dtype;
     if (to.rank != 2 || !hs_dtype_info(to.dtype)->is_float)
-        return hs_fail(HS_ESHAPE, "%s: tensor `%s` is a quantized matrix, and the model has none of that name",
+        return hs_fail(HS_ESHAPE, "%s: tensor `%s` is a quantized matrix, and the model has no matrix of that name",
                        file_name, source->name);
     HS_TRY(hs_nf4_open(files, source->name, to.shape[0], to.shape[1], &view, &dtype));
     HsStatus status = destination->quantized

@@ -167,7 +167,7 @@ static HsStatus check_tiling(const char *name, Entry *entries, int count, uint64
         expected = entries[i].end;
     }
     if (expected != data_size)
-        return hs_fail(HS_EFORMAT, "%s: %llu bytes after the last tensor belong to none", name,
+        return hs_fail(HS_EFORMAT, "%s: %llu bytes after the last tensor belong to no tensor", name,
                        (unsigned long long)(data_size - expected));
     return HS_OK;
 }
@@ -213,7 +213,8 @@ HsStatus hs_safetensors_parse(const char *name, const void *bytes, size_t size, 
 {
     *file = (HsSafetensors){ 0 };
     if (size < LENGTH_BYTES)
-        return hs_fail(HS_EFORMAT, "%s: %zu bytes, too short for a safetensors header", name, size);
+        return hs_fail(HS_EFORMAT, "%s: %zu bytes, too short for a safetensors file: copy or download it again", name,
+                       size);
     HS_TRY(hs_check_fetched(name, bytes, size));
     uint64_t header = 0;
     memcpy(&header, bytes, LENGTH_BYTES);
@@ -221,7 +222,8 @@ HsStatus hs_safetensors_parse(const char *name, const void *bytes, size_t size, 
         return hs_fail(HS_EFORMAT, "%s: a header of %llu bytes, more than the %u allowed", name,
                        (unsigned long long)header, MAX_HEADER_BYTES);
     if (header > size - LENGTH_BYTES)
-        return hs_fail(HS_EFORMAT, "%s: cut off: a header of %llu bytes, but only %zu follow", name,
+        return hs_fail(HS_EFORMAT,
+                       "%s: cut off (copy or download it again): a header of %llu bytes, but only %zu follow", name,
                        (unsigned long long)header, size - LENGTH_BYTES);
     const char *text = (const char *)bytes + LENGTH_BYTES;
     if (header < 2 || text[0] != '{')
@@ -252,8 +254,8 @@ HsStatus hs_safetensors_open(const char *path, HsSafetensors *file)
     } else if (!S_ISREG(info.st_mode)) {
         status = hs_fail(HS_EIO, "cannot read %s: not a regular file", path);
     } else if (info.st_size < LENGTH_BYTES) { /* nothing to map in an empty file */
-        status =
-            hs_fail(HS_EFORMAT, "%s: %lld bytes, too short for a safetensors header", path, (long long)info.st_size);
+        status = hs_fail(HS_EFORMAT, "%s: %lld bytes, too short for a safetensors file: copy or download it again",
+                         path, (long long)info.st_size);
     } else {
         size_t size = (size_t)info.st_size;
         void *mapping = mmap(NULL, size, PROT_READ, MAP_PRIVATE, descriptor, 0);

@@ -209,7 +209,8 @@ static HsStatus read_questions(Scorer *scorer, const char *path, const char *tex
         start += length + 1;
     }
     if (scorer->question_count == 0)
-        return hs_fail(HS_EFORMAT, "%s: no question in it", path);
+        return hs_fail(HS_EFORMAT,
+                       "%s: no question in it: each line must be a JSON object with context, endings and label", path);
     return scorer->row_count > 0 ? run_batch(scorer) : HS_OK;
 }
 
@@ -259,7 +260,7 @@ HsStatus hs_score_choices(const HsEvaluator *evaluator, const HsTokenizer *token
         sum_up(&scorer, scores);
     if (status == HS_OK && scorer.cut > 0)
         hs_warn("%s: %lld endings with their contexts are longer than max_length %lld (the longest has %lld tokens): "
-                "their beginnings are not seen",
+                "their beginnings are not seen; raise max_length",
                 path, (long long)scorer.cut, (long long)scorer.length, (long long)scorer.longest);
     free(text);
     free(scorer.rows);

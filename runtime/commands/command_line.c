@@ -103,7 +103,7 @@ static HsStatus refuse_unknown(const struct argp *argp, const char *word, size_t
     const bool is_option = begins_option(argp, name, length) || suggest_option(argp, name, near);
     const bool is_section = hs_config_section_exists(name);
     if (!is_section && hs_config_key_suggest(name, key) && is(name, key))
-        return hs_fail(HS_ECONFIG, "%s: a key of the configuration has no dashes: %s%s", word, word + 2,
+        return hs_fail(HS_ECONFIG, "%s: a key of the configuration is written without dashes: %s%s", word, word + 2,
                        word[2 + length] == '=' ? "" : "=VALUE");
     if (is_option && !begins_option(argp, name, length))
         return hs_fail(HS_ECONFIG, "--%s is not an option of this command; did you mean --%s?", name, near);

@@ -80,7 +80,7 @@ static void finish(struct argp_state *state, Arguments *arguments)
     if (own->front && (own->eta > 0 || own->rungs > 0 || arguments->full))
         argp_error(state, "--front trains every point at full length: leave out --eta, --rungs and --full");
     if (!search && (own->eta > 0 || own->rungs > 0 || arguments->full))
-        argp_error(state, "--eta, --rungs and --full are for --grid");
+        argp_error(state, "--eta, --rungs and --full are for --grid: add that, or leave them out");
     if (arguments->full && (own->eta > 0 || own->rungs > 0))
         argp_error(state, "--full leaves no rungs: leave out --eta and --rungs");
     own->eta = own->eta > 0 ? own->eta : HS_HALVING_ETA;

@@ -296,7 +296,7 @@ static HsStatus check_adapters(const HsExportSource *source, const Arguments *ar
     if (arguments->kind == TO_PEFT && renews && source->config.task_count > 1)
         return hs_fail(HS_ECONFIG,
                        "continual.strategy %s has merged the adapters of earlier tasks into the model, which the last "
-                       "one's alone does not hold: --format hf --merge",
+                       "one's alone does not hold: use --format hf --merge",
                        renews->name);
     if (!adapted && (arguments->kind == TO_PEFT || arguments->merge))
         return hs_fail(HS_ECONFIG, "this model has no adapters: leave %s out",

@@ -177,10 +177,11 @@ static HsStatus choose_template(HsExportAbout *about)
     if (!made_by || (known && strcmp(known, name) == 0))
         return HS_OK;
     if (writes_own_tokens(name) && about->end >= 0 && !is_special(about, about->end))
-        return hs_fail(HS_EUNSUPPORTED,
-                       "the chat template %s ends answers with end-of-text, token %d, which is no special token of "
-                       "tokenizer.json: the template cannot name it",
-                       name, about->end);
+        return hs_fail(
+            HS_EUNSUPPORTED,
+            "the chat template %s ends answers with end-of-text, token %d, which is no special token of "
+            "tokenizer.json: make it one (added_tokens, special: true), or choose another tokenizer.chat_template",
+            name, about->end);
     if (theirs)
         hs_info("the chat template is tokenizer.chat_template's, %s, in place of the folder's own", name);
     about->program = hs_chat_program(made_by, hs_tokenizer_begin_of_text(about->source->tokenizer) >= 0);

@@ -187,12 +187,14 @@ static HsStatus check(const HsConfig *config)
 {
     const HsModelType *type = hs_model_type_of(config);
     if (type && !type->gguf)
-        return hs_fail(HS_EUNSUPPORTED, "GGUF is written for Llama and Qwen models (model.family is %s): --format hf",
+        return hs_fail(HS_EUNSUPPORTED,
+                       "GGUF is written for Llama and Qwen models only (model.family is %s): use --format hf",
                        config->model.family);
     if (!type)
-        return hs_fail(HS_EUNSUPPORTED, "ggml has no architecture with both model.qkv_bias and model.qk_norm");
+        return hs_fail(HS_EUNSUPPORTED,
+                       "ggml has no architecture with both model.qkv_bias and model.qk_norm: train with one of them");
     if (hs_is(config->model.rope_scaling, "yarn") && config->model.rope_attention_factor > 0)
-        return hs_fail(HS_EUNSUPPORTED, "GGUF has no place for model.rope_attention_factor: --format hf");
+        return hs_fail(HS_EUNSUPPORTED, "GGUF has no place for model.rope_attention_factor: use --format hf");
     return HS_OK;
 }
 

@@ -105,7 +105,7 @@ static HsStatus check_normalizer(const HsJson *root, const char *cut)
             continue;
         return hs_fail(
             HS_EUNSUPPORTED,
-            "tokenizer.json: the normalizer %.40s changes text before it is cut, which a GGUF cannot say, and "
+            "tokenizer.json: the normalizer %.40s changes text before it is cut, which a GGUF cannot express, and "
             "programs that read it would not do: " MEND,
             type_of(stages.items[i]));
     }
@@ -118,8 +118,9 @@ HsStatus hs_gguf_cut(const HsJson *root, const char **name)
     const bool merges = hs_json_count(hs_json_get(model, "merges")) > 0, whole = flag(model, "ignore_merges", false);
     Stages stages = { 0 };
     if (!is(hs_json_get(root, "decoder"), "ByteLevel"))
-        return hs_fail(HS_EUNSUPPORTED, "GGUF is written with byte-level tokenizers (this one's decoder is another "
-                                        "kind): --format hf");
+        return hs_fail(HS_EUNSUPPORTED,
+                       "GGUF is written with byte-level tokenizers only (this one's decoder is another "
+                       "kind): use --format hf");
     flatten(hs_json_get(root, "pre_tokenizer"), "pretokenizers", &stages);
     const HsJson *last = stages.count > 0 && stages.count <= STAGES_MOST ? stages.items[stages.count - 1] : NULL;
     if (!last || !is(last, "ByteLevel"))
@@ -127,13 +128,13 @@ HsStatus hs_gguf_cut(const HsJson *root, const char **name)
                                         "pre_tokenizer does not end with ByteLevel): " MEND);
     if (flag(last, "add_prefix_space", true))
         return hs_fail(HS_EUNSUPPORTED, "tokenizer.json: ByteLevel's add_prefix_space puts a space in front of a text, "
-                                        "which a GGUF cannot say of such tokenizers: " MEND);
+                                        "which a GGUF cannot express for such tokenizers: " MEND);
     /* Without merges every cut gives the same tokens. */
     *name = !merges && !whole && stages.count == 1 ? "gpt-2" : name_of(&stages, whole);
     if (!*name && whole && name_of(&stages, false))
         return hs_fail(HS_EUNSUPPORTED,
-                       "tokenizer.json: ignore_merges takes words whole that are tokens, which ggml does "
-                       "with Llama 3's expression alone: " MEND);
+                       "tokenizer.json: ignore_merges leaves words whole that are tokens, which ggml does "
+                       "only with Llama 3's expression: " MEND);
     if (!*name)
         return hs_fail(HS_EUNSUPPORTED,
                        "ggml has no name for the way in which this tokenizer cuts text (%d stages, %.40s first): " MEND,
@@ -187,7 +188,7 @@ static HsStatus check_added(const HsJson *added)
         for (size_t i = 0; i < sizeof flags / sizeof *flags; i++)
             if (flag(token, flags[i], false))
                 return hs_fail(HS_EUNSUPPORTED,
-                               "tokenizer.json: added token `%.40s` has %s, which a GGUF cannot say: " MEND,
+                               "tokenizer.json: added token `%.40s` has %s, which a GGUF cannot express: " MEND,
                                content_of(token), flags[i]);
         for (const HsJson *other = hs_json_first(added); other; other = hs_json_next(other))
             if (overlap(content_of(token), content_of(other)))

@@ -71,10 +71,11 @@ static HsStatus read_merges(Tables *tables)
         const char *const whole = hs_json_string(merge), *const first = hs_json_string(left);
         const char *const second = left ? hs_json_string(hs_json_next(left)) : NULL;
         if (!whole && (!first || !second))
-            return hs_fail(HS_EFORMAT, "tokenizer.json: merge %llu is no pair",
+            return hs_fail(HS_EFORMAT, "tokenizer.json: merge %llu must be a pair of texts",
                            (unsigned long long)tables->merge_count);
         if (!whole && (strchr(first, ' ') || strchr(second, ' ')))
-            return hs_fail(HS_EUNSUPPORTED, "tokenizer.json: a merge of texts with spaces cannot be said in a GGUF");
+            return hs_fail(HS_EUNSUPPORTED,
+                           "tokenizer.json: a merge of texts with spaces cannot be written to a GGUF: use --format hf");
         status = whole ? hs_bytes_append(&tables->merges, whole, strlen(whole))
                        : hs_bytes_append(&tables->merges, first, strlen(first));
         if (status == HS_OK && !whole)
@@ -120,7 +121,7 @@ static HsStatus read_around(const HsExportSource *source, int32_t *begin, int32_
     if (status == HS_OK && (front.count > 1 || behind > 1))
         status = hs_fail(HS_EUNSUPPORTED,
                          "tokenizer.json: post_processor puts %lld tokens in front of a text and %lld behind it, and a "
-                         "GGUF can say one each: --format hf writes it as it is",
+                         "GGUF can hold one each: --format hf writes it as it is",
                          (long long)front.count, (long long)behind);
     hs_tokens_deinit(&front);
     hs_tokens_deinit(&whole);
@@ -143,8 +144,9 @@ static void add_ends(const HsExportAbout *about, int32_t eos, HsGguf *file)
         if (used < 2)
             add_token(about->source, keys[used++], token, file);
         else
-            hs_warn("token %d, `%.*s`, ends a text too, and a GGUF has no further key for it", token, (int)length,
-                    text);
+            hs_warn("token %d, `%.*s`, ends a text too, but a GGUF has no further key for it: programs that read it "
+                    "may not stop there",
+                    token, (int)length, text);
     }
 }
 
@@ -188,8 +190,8 @@ static HsStatus add_named_template(const char *name, size_t length, const char *
     char key[TEMPLATE_NAME_BYTES + 32], *const kept = names->texts[names->count];
     if (length == 0 || length >= TEMPLATE_NAME_BYTES || names->count == TEMPLATES_MOST)
         return hs_fail(HS_EUNSUPPORTED,
-                       "chat template `%.40s`: GGUF is written with %d templates of short names at most", name,
-                       TEMPLATES_MOST);
+                       "chat template `%.40s`: a GGUF holds at most %d templates, with short names: use --format hf",
+                       name, TEMPLATES_MOST);
     for (size_t i = 0; i < length; i++)
         kept[i] = (char)((unsigned char)name[i] < 128 && isalnum((unsigned char)name[i]) ? name[i] : '_');
     kept[length] = '\0';
@@ -197,7 +199,7 @@ static HsStatus add_named_template(const char *name, size_t length, const char *
         return HS_OK;
     for (int i = 0; i < names->count; i++)
         if (strcmp(names->texts[i], kept) == 0)
-            return hs_fail(HS_EUNSUPPORTED, "two chat templates would be called `%s` in a GGUF", kept);
+            return hs_fail(HS_EUNSUPPORTED, "two chat templates would be called `%s` in a GGUF: rename one", kept);
     snprintf(key, sizeof key, "tokenizer.chat_template.%s", kept);
     hs_gguf_add_text(file, key, text);
     names->count++;

@@ -46,7 +46,8 @@ static HsStatus check_page(const char *page, const char *folder)
     const size_t length = hs_read_start(page, start, sizeof start);
     HS_TRY(hs_check_output(page));
     if (length > 0 && start[0] != '<')
-        return hs_fail(HS_ECONFIG, "%s is there already, and no page: name another file, or remove it", page);
+        return hs_fail(HS_ECONFIG, "%s is there already and is not an HTML page: name another file, or remove it",
+                       page);
     if (hs_storage_list(folder, &listing) != HS_OK)
         return HS_OK; /* reading it will say what is wrong */
     HsStatus status = HS_OK;

@@ -20,7 +20,8 @@ static const struct argp_option options[] = {
     { "predicted", OPTION_PREDICTED, NULL, 0,
       "the GPU kernels' predicted times; the emulator has their model: make emu", 0 },
     { "man", OPTION_MAN, NULL, 0, "the manual page", 0 },
-    { "completion", OPTION_COMPLETION, "bash", 0, "what makes this shell complete the trainer's command lines", 0 },
+    { "completion", OPTION_COMPLETION, "bash|zsh|fish", 0, "what makes this shell complete the trainer's command lines",
+      0 },
     { 0 },
 };
 

@@ -112,9 +112,9 @@ static error_t parse(int key, char *argument, struct argp_state *state)
         return 0;
     case ARGP_KEY_END:
         if (arguments->config_path && !arguments->tune)
-            argp_error(state, "--config is for --tune FILE");
+            argp_error(state, "--config is for --tune FILE: add that, or leave --config out");
         if ((arguments->forced || arguments->slices) && (!arguments->op || strcmp(arguments->op, "matmul") != 0))
-            argp_error(state, "--force-tile and --slices are for --op matmul");
+            argp_error(state, "--force-tile and --slices are for --op matmul: add that");
         if (arguments->overrides.count > 0 && !arguments->config_path)
             argp_error(state, "%s changes a configuration: --config FILE is missing", arguments->overrides.items[0]);
         return 0;
@@ -183,7 +183,7 @@ static HsStatus force_products(const Arguments *arguments, HsEngine *engine)
         return HS_OK;
     if (!engine->tuner || arguments->cublaslt)
         return hs_fail(HS_ECONFIG,
-                       "--force-tile and --slices choose among a GPU's kernels, and this is %s: --device "
+                       "--force-tile and --slices choose among a GPU's kernels, and this is %s: say --device "
                        "cuda or emu%s",
                        engine->why, arguments->cublaslt ? ", without --cublaslt" : "");
     HS_TRY(engine->tuner->force(&engine->device, arguments->forced, (int)arguments->slices));

@@ -27,7 +27,7 @@ static HsStatus add_number(const char *path, const HsJson *node, HsTokens *stops
 {
     const double value = hs_json_number(node);
     if (!(value >= 0 && value < INT32_MAX) || value != (double)(int32_t)value)
-        return hs_fail(HS_EFORMAT, "%s: eos_token_id must be the number of a token, or a list of such", path);
+        return hs_fail(HS_EFORMAT, "%s: eos_token_id must be the number of a token, or a list of such numbers", path);
     return add(stops, (int32_t)value);
 }
 
@@ -53,7 +53,7 @@ static HsStatus read_config(const char *folder, const char *name, bool may_be_br
     if (status == HS_OK && *there)
         status = hs_json_read_python(path, CONFIG_MAX_BYTES, &root);
     if (status == HS_EFORMAT && may_be_broken) {
-        hs_warn("%s; config.json says where a text ends", hs_error_message());
+        hs_warn("%s; config.json's eos_token_id is used instead", hs_error_message());
         status = HS_OK;
         *there = false;
     }

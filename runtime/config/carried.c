@@ -40,7 +40,7 @@ static HsStatus take_file(const char *folder, const char *name, Gathering *gathe
         hs_json_set_string(gathering->files, name, text);
         gathering->count++;
     } else if (status == HS_OK && there)
-        hs_warn("%s is no UTF-8, and no export will have it", path);
+        hs_warn("%s is not UTF-8, and exports will leave it out", path);
     free(text);
     free(path);
     return status;
@@ -124,7 +124,9 @@ HsStatus hs_carried_load(const char *checkpoint, HsCarried *carried)
     if (status == HS_OK && there)
         status = hs_json_need_string(path, carried->root, "format", &format);
     if (status == HS_OK && there && (strcmp(format, FORMAT_NAME) != 0 || !hs_carried_files(carried)))
-        status = hs_fail(HS_EFORMAT, "%s: not files of the format %s", path, FORMAT_NAME);
+        status =
+            hs_fail(HS_EFORMAT, "%s: must be in the format %s: the checkpoint is damaged, or another version wrote it",
+                    path, FORMAT_NAME);
     free(text);
     free(path);
     return status;

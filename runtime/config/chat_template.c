@@ -150,7 +150,7 @@ HsStatus hs_chat_template_explain(const char *place, const char *tokenizer_path)
         return hs_error_prefix(status, "%s: a conversation needs its template", place);
     if (!found.path)
         return hs_fail(HS_ECONFIG,
-                       "%s: a conversation, and no chat template is next to the tokenizer: name one as "
+                       "%s: a conversation needs a chat template, and none is next to the tokenizer: name one as "
                        "tokenizer.chat_template: " NAMES,
                        place);
     if (found.why)

@@ -86,8 +86,9 @@ static HsStatus check_schedule(const HsConfig *config)
             "the warm-up in",
             (long long)warmup, (long long)decay);
     if (config->training.max_steps == 0 && config->training.max_epochs == 0)
-        return hs_config_relation_fail(config, "max_epochs", "max_steps",
-                                       "max_epochs and max_steps are both 0: nothing would be trained");
+        return hs_config_relation_fail(
+            config, "max_epochs", "max_steps",
+            "max_epochs and max_steps are both 0: nothing would be trained; set one of them");
     return HS_OK;
 }
 
@@ -240,7 +241,7 @@ static HsStatus check_rope(const HsConfig *config)
     for (size_t i = 0; i < sizeof rules / sizeof rules[0]; i++)
         if (rules[i].set && !rules[i].read)
             return hs_config_relation_fail(config, rules[i].key, "model.rope_scaling",
-                                           "%s is read where model.rope_scaling is %s (it is %s): remove it",
+                                           "%s is read only where model.rope_scaling is %s (it is %s): remove it",
                                            rules[i].key, rules[i].needs, scaling);
     if ((llama3 || yarn) && config->model.rope_original_positions == 0)
         return hs_config_relation_fail(
@@ -256,7 +257,7 @@ static HsStatus check_rope(const HsConfig *config)
                                        hs_config_real_text(low, a), high_key, hs_config_real_text(high, b));
     if (yarn && config->model.rope_theta <= 1)
         return hs_config_relation_fail(config, "model.rope_theta", "model.rope_scaling",
-                                       "yarn needs model.rope_theta above 1");
+                                       "model.rope_scaling: yarn needs model.rope_theta above 1");
     return HS_OK;
 }
 
@@ -337,8 +338,9 @@ static HsStatus check_task(const HsConfig *config, int task)
     snprintf(dotted, sizeof dotted, "tasks.%d.name", task);
     for (const char *c = own->name; *c; c++)
         if ((unsigned char)*c < 0x20 || *c == 0x7f)
-            return hs_config_relation_fail(config, dotted, NULL,
-                                           "%s holds a control character; tables and charts show this name", dotted);
+            return hs_config_relation_fail(
+                config, dotted, NULL, "%s holds a control character, which tables and charts would show: remove it",
+                dotted);
     for (int earlier = 0; earlier < task; earlier++)
         if (hs_is(config->tasks[earlier].name, own->name))
             return hs_config_relation_fail(config, dotted, NULL,
@@ -508,7 +510,7 @@ static HsStatus check_moments(const HsConfig *config)
     if (has_moments || hs_is(config->optimizer.moments, "f32"))
         return HS_OK;
     return hs_config_relation_fail(config, "optimizer.moments", "optimizer.kind",
-                                   "optimizer.moments: %s is of AdamW's moments, and optimizer.kind: sgd has none; "
+                                   "optimizer.moments: %s is for AdamW's moments, and optimizer.kind: sgd has none; "
                                    "leave it out, or set optimizer.kind: adamw",
                                    config->optimizer.moments);
 }
@@ -520,12 +522,12 @@ static HsStatus check_groups(const HsConfig *config)
         char dotted[HS_DOTTED_BYTES];
         snprintf(dotted, sizeof dotted, "optimizer.groups.%d.match", i);
         if (own->match.count == 0 || own->match.items[0][0] == '\0')
-            return hs_config_relation_fail(config, dotted, NULL, "%s is missing: say which parameters the group has",
-                                           dotted);
+            return hs_config_relation_fail(
+                config, dotted, NULL, "%s is missing: say which parameters the group has, such as match: head", dotted);
         snprintf(dotted, sizeof dotted, "optimizer.groups.%d.weight_decay", i);
         if (own->weight_decay < 0 && own->weight_decay > -1)
-            return hs_config_relation_fail(config, dotted, NULL, "%s must be at least 0, or -1 for the top level's",
-                                           dotted);
+            return hs_config_relation_fail(config, dotted, NULL,
+                                           "%s must be at least 0, or -1 for the top level's weight_decay", dotted);
         snprintf(dotted, sizeof dotted, "optimizer.groups.%d.learning_rate", i);
         if (own->learning_rate > 0 && !(config->training.learning_rate > 0))
             return hs_config_relation_fail(config, dotted, "learning_rate",

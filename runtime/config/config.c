@@ -252,8 +252,9 @@ static HsStatus find_override(const HsConfig *config, const char *dotted, const 
     *task = 0;
     if (sscanf(section, HS_CONFIG_GROUPS ".%d%n", task, &used) == 1 && section[used] == '\0') {
         if (*task < 0 || *task >= config->group_count)
-            return hs_yaml_fail(NULL, 0, 0, "there is no optimizer.groups.%d: the configuration lists %d, from 0",
-                                *task, config->group_count);
+            return hs_yaml_fail(NULL, 0, 0,
+                                "there is no optimizer.groups.%d: the configuration lists %d, counting from 0", *task,
+                                config->group_count);
         snprintf(section, sizeof section, HS_CONFIG_GROUPS);
     } else if (sscanf(section, "tasks.%d%n", task, &used) == 1 && section[used] == '\0') {
         if (*task < 0 || *task >= config->task_count)
@@ -349,7 +350,9 @@ static HsStatus apply_all(HsConfig *config, const HsConfigText *given)
 {
     if (given->name) {
         if (given->length > CONFIG_MAX_BYTES)
-            return hs_fail(HS_ECONFIG, "%s: over 1 MiB, which no configuration is", given->name);
+            return hs_fail(HS_ECONFIG,
+                           "%s: over 1 MiB, the most that a configuration may have: is this the right file?",
+                           given->name);
         config->origin->name = strdup(given->name);
         if (!config->origin->name)
             return hs_fail(HS_ENOMEM, "out of memory while reading %s", given->name);

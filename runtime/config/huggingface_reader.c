@@ -21,7 +21,7 @@ const char *hs_model_show(const HsJson *value, char *text, size_t size)
 HsStatus hs_model_unsupported(const HsModelReader *reader, const char *key, const HsJson *value, const char *supported)
 {
     char text[HS_MODEL_TEXT_BYTES];
-    return hs_fail(HS_EUNSUPPORTED, "%s: %s is %s, which is not supported: %s", reader->path, key,
+    return hs_fail(HS_EUNSUPPORTED, "%s: %s is %s, which is not supported; supported: %s", reader->path, key,
                    hs_model_show(value, text, sizeof text), supported);
 }
 

@@ -11,7 +11,9 @@ HsStatus hs_huggingface_config(const HsConfig *config, const HsPublishedShape *s
 {
     const HsModelType *type = hs_model_type_of(config);
     if (!type)
-        return hs_fail(HS_EUNSUPPORTED, "no model type of Hugging Face has both model.qkv_bias and model.qk_norm");
+        return hs_fail(
+            HS_EUNSUPPORTED,
+            "no model type of Hugging Face has both model.qkv_bias and model.qk_norm: train with one of them");
     /* a Llama with its other bias zero: HsPublishedShape */
     const bool as_llama = type->qkv_bias && !shape->qwen_tokenizer;
     if (as_llama)

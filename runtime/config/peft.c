@@ -18,7 +18,7 @@ enum { CONFIG_BYTES = 1 << 22, TEXT_BYTES = 64 };
 static HsStatus unsupported(const char *path, const char *key, const HsJson *value, const char *supported)
 {
     char *text = hs_json_write(value, false);
-    HsStatus status = hs_fail(HS_EUNSUPPORTED, "%s: %s is %.60s, which is not supported: %s", path, key,
+    HsStatus status = hs_fail(HS_EUNSUPPORTED, "%s: %s is %.60s, which is not supported; supported: %s", path, key,
                               text ? text : "?", supported);
     free(text);
     return status;
@@ -163,7 +163,7 @@ static HsStatus read_values(const char *path, const HsJson *root, bool tied, HsA
         return unsupported(path, "modules_to_save", saved, "a list of names");
     if (tied && hs_json_count(saved) == 1 && is_head(hs_json_first(saved)))
         return unsupported(path, "modules_to_save", saved,
-                           "the head is the embedding's table here, and PEFT would train one for itself: name both");
+                           "the head together with the embedding, as the head is the embedding's table here");
     return add_list(path, saved, "modules_to_save", "also_train", "*", tied && hs_json_count(saved) > 1, adoption);
 }
 

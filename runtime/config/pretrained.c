@@ -34,7 +34,7 @@ static HsStatus check_names_checkpoint(const char *path)
     }
     if (dot && strcmp(dot, ".gguf") == 0)
         return hs_fail(HS_ECONFIG,
-                       "%s: a GGUF is written here and not read: name the Hugging Face folder that it was made of",
+                       "%s: a GGUF can be exported but not read: name the Hugging Face folder that it was made of",
                        path);
     HS_TRY(hs_storage_folder(path, &folder));
     const HsStatus status = hs_fail(HS_ECONFIG,
@@ -273,8 +273,9 @@ HsStatus hs_config_adopt_adapter(HsConfig *config)
     if (path)
         return adopt(config, path, "adapter.init_from", read_own_adapter);
     if (!there)
-        return hs_config_relation_fail(config, "adapter.init_from", NULL,
-                                       "adapter.init_from: %s is no folder with an adapter_config.json", from);
+        return hs_config_relation_fail(
+            config, "adapter.init_from", NULL,
+            "adapter.init_from: %s is no folder with an adapter_config.json: name one that PEFT has saved", from);
     if (config->training.init_from[0] == '\0')
         return hs_config_relation_fail(
             config, "adapter.init_from", NULL,

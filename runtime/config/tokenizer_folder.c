@@ -105,7 +105,8 @@ static HsStatus check_options(const HsTokenizerFolder *folder)
 {
     if (hs_json_is_true(hs_json_get(folder->config, "split_special_tokens")))
         return hs_fail(HS_EUNSUPPORTED,
-                       "%s: split_special_tokens is true, which is not supported: special tokens are one token each",
+                       "%s: split_special_tokens is true, which is not supported: set it to false, as special tokens "
+                       "are one token each",
                        folder->config_path);
     /* What the library cannot open at all is no folder to read either. */
     static const char *const sides[] = { "padding_side", "truncation_side" };

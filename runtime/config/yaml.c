@@ -106,7 +106,8 @@ static HsStatus check_refused(const Builder *builder, const yaml_event_t *event)
     if (anchor)
         return event_fail(builder, event, "anchors (&name) are not supported; write the value out where it is needed");
     if (tag)
-        return event_fail(builder, event, "tags (!name) are not supported; the key settles the type");
+        return event_fail(builder, event,
+                          "tags (!name) are not supported; remove this one, as the key determines the type");
     return HS_OK;
 }
 

@@ -126,7 +126,7 @@ mkdir folder
 cp own.json folder/tokenizer.json
 folder=(--config chat.yaml out_dir=auto tokenizer.path=folder/tokenizer.json tokenizer.chat_template=auto)
 expect 2 "$trainer" "${folder[@]}"
-says err "talks.jsonl:1: a conversation, and no chat template is next to the tokenizer: name one as tokenizer.chat_template"
+says err "talks.jsonl:1: a conversation needs a chat template, and none is next to the tokenizer: name one as tokenizer.chat_template"
 echo '{{ messages }}' >folder/chat_template.jinja
 expect 2 "$trainer" "${folder[@]}"
 says err "the chat template of folder/chat_template.jinja (XXH3 "

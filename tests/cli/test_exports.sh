@@ -174,8 +174,8 @@ refuses "$(split "$llama3"); j['normalizer'] = {'type': 'NFC'}" "the normalizer 
 refuses "$(split "$qwen"); j['normalizer'] = {'type': 'Sequence', 'normalizers': [{'type': 'NFC'}, {'type': 'NFKC'}]}" "the normalizer NFKC"
 refuses "j['pre_tokenizer']['add_prefix_space'] = True" "add_prefix_space puts a space in front"
 refuses "$(split "$qwen"); j['pre_tokenizer']['pretokenizers'][1]['add_prefix_space'] = True" "add_prefix_space puts a space in front"
-refuses "$(split "$qwen"); $whole" "ignore_merges takes words whole"
-refuses "$whole" "ignore_merges takes words whole"
+refuses "$(split "$qwen"); $whole" "ignore_merges leaves words whole"
+refuses "$whole" "ignore_merges leaves words whole"
 refuses "$(split "$llama3"); j['pre_tokenizer']['pretokenizers'][1]['use_regex'] = True" "ggml has no name for the way in which this tokenizer cuts text"
 refuses "$(split "$llama3" Removed)" "ggml has no name"
 refuses "$(split "$llama3" MergedWithNext)" "ggml has no name"
@@ -287,7 +287,7 @@ expect 1 on
 says err "is trained and \`lm_head\` differs from it"
 only alone 'j["modules_to_save"] = ["lm_head"]'
 expect 1 on
-says err "modules_to_save is [\"lm_head\"], which is not supported: the head is the embedding's table here"
+says err "modules_to_save is [\"lm_head\"], which is not supported; supported: the head together with the embedding, as the head is the embedding's table here"
 # Names are PEFT's to the letter, and what changes the mathematics is refused.
 for change in 'j["layers_to_transform"] = 0' 'j["kasa_config"] = {"beta": 1}' 'j["velora_config"] = {"x": 1}' \
     'j["target_modules"] = ["mlp"]' 'j["target_modules"] = ["q_*"]' 'j["modules_to_save"] = ["[en]"]' 'j["target_modules"] = ".*q_proj"'; do

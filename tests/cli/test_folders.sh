@@ -57,7 +57,7 @@ for wrong in folders/plain/model.safetensors folders/plain/config.json; do
 done
 : >model.gguf
 expect 2 "$trainer" --config /dev/null init_from=model.gguf out_dir=r
-says err "model.gguf: a GGUF is written here and not read"
+says err "model.gguf: a GGUF can be exported but not read"
 expect 2 "$trainer" --config /dev/null init_from=maker/model out_dir=r
 says err "nothing is fetched from a hub here"
 mkdir -p models--maker--model/snapshots/1

@@ -11,7 +11,7 @@ says err "no kernel wgmma-1x1 on this GPU: use some of ffma-128x128,"
 expect 2 env HALFSTEP_EMU_SHARED=163 "$trainer" selftest --device emu --op matmul --force-tile wgmma-256x128
 says err "no kernel wgmma-256x128 on this GPU"
 expect 2 "$trainer" selftest --device emu --op combine --slices 2
-says err "--force-tile and --slices are for --op matmul"
+says err "--force-tile and --slices are for --op matmul: add that"
 expect 2 "$trainer" selftest --device cpu --op matmul --slices 2
 says err "--force-tile and --slices choose among a GPU's kernels"
 expect 2 "$trainer" selftest --device emu --op matmul --slices 33

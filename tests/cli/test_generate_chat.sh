@@ -100,7 +100,7 @@ PYTHON
 done
 echo '{"eos_token_id": "x"}' >folder/generation_config.json
 expect 1 "$trainer" "${first[@]}"
-says err "folder/generation_config.json: eos_token_id must be the number of a token, or a list of such"
+says err "folder/generation_config.json: eos_token_id must be the number of a token, or a list of such numbers"
 rm folder/generation_config.json
 
 # A post-processor's token in front of a text: as if the prompt began with it.

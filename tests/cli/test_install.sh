@@ -85,7 +85,35 @@ touch recipe.yaml
 [ "$(complete_line trainer --config recipe.yaml ewc.lam)" = ewc.lambda= ] || fail "keys are not completed"
 [ ! -s err.complete ] || fail "completion complains: $(head -n 3 err.complete)"
 expect 2 "$trainer" reference --completion csh
-says err "--completion csh: only bash is known"
+says err "--completion csh: bash, zsh and fish are known"
+# The other shells, where they are installed: the same commands and options.  What zsh's own functions would be given is
+# written out in place of them.
+zsh_file=$prefix/share/zsh/site-functions/_trainer fish_file=$prefix/share/fish/vendor_completions.d/trainer.fish
+zsh_line() {
+    zsh -f -c '_arguments() { print -rl -- "$@"; }; _describe() { print -rl -- $commands; }; file=$1; shift
+        words=("$@"); CURRENT=$#; . $file' - "$zsh_file" "$@" 2>>err.complete
+}
+fish_line() {
+    fish --no-config -c "source '$fish_file'; complete -C '$1'" 2>>err.complete
+}
+! command -v zsh >/dev/null || zsh_line trainer '' >first.zsh
+! command -v fish >/dev/null || fish_line 'trainer ' >first.fish
+while read -r _ command; do
+    "$trainer" "$command" --help >options
+    [ ! -e first.zsh ] || grep -q "^$command:" first.zsh || fail "zsh does not know the command $command"
+    [ ! -e first.fish ] || grep -q "^$command	" first.fish || fail "fish does not know the command $command"
+    [ ! -e first.zsh ] || zsh_line trainer "$command" -- >got.zsh
+    [ ! -e first.fish ] || fish_line "trainer $command --" >got.fish
+    for option in $(grep -oE '^ +(-[a-z], )?--[a-z-]+' options | grep -oE -- '--[a-z-]+' | grep -v -- '--usage'); do
+        [ ! -e first.zsh ] || grep -qE -- "^$option(=|\[)" got.zsh || fail "zsh does not know $command $option"
+        [ ! -e first.fish ] || grep -q -- "^$option	" got.fish || fail "fish does not know $command $option"
+    done
+done < <(cat commands && echo '  trainer train')
+if [ -e first.fish ]; then
+    [ "$(fish_line 'trainer --config recipe.yaml ewc.lam')" = ewc.lambda= ] || fail "fish does not complete keys"
+    [ "$(fish_line 'trainer selftest --device em' | cut -f1)" = emu ] || fail "fish does not complete words"
+fi
+[ ! -s err.complete ] || fail "completion complains: $(head -n 3 err.complete)"
 
 expect 0 env -u MAKEFLAGS -u MAKELEVEL make -C "$root" BUILD="$build" DESTDIR="$scratch/stage" PREFIX=/opt/halfstep uninstall
 [ "$(find "$prefix" -type f)" = "$prefix/lib/halfstep/other" ] || fail "after uninstall: $(find "$prefix" -type f)"

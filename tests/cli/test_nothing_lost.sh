@@ -45,7 +45,7 @@ says err "none of its 0 checkpoints can be used"
 fresh
 printf 'X' | dd of=run/checkpoints/step-00000024/model.safetensors bs=1 seek=900 conv=notrunc status=none
 expect 0 "$trainer" --config tiny.yaml
-says err "going by run/checkpoints/step-00000018"
+says err "using the newest intact checkpoint, run/checkpoints/step-00000018"
 record run | grep -v '"event":"checkpoint"' >run.record
 record whole | grep -v '"event":"checkpoint"' >whole.record
 same run.record whole.record

@@ -132,7 +132,7 @@ refused() {
     expect 2 "$trainer" --config tiny.yaml out_dir=refused "$@"
     says err "$text"
 }
-refused "optimizer.moments: bf16 is of AdamW's moments, and optimizer.kind: sgd has none" \
+refused "optimizer.moments: bf16 is for AdamW's moments, and optimizer.kind: sgd has none" \
     optimizer.kind=sgd optimizer.moments=bf16
 refused 'train.freeze: `*.c_atn.*` names no parameter' 'train.freeze="*.c_atn.*"'
 refused "names every parameter" 'train.freeze="*"'

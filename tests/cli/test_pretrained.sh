@@ -105,7 +105,7 @@ expect 1 "$trainer" eval --checkpoint "$models/llama" --choices wrong.jsonl
 says err "wrong.jsonl:1: no list of 2 to 26 endings"
 : >wrong.jsonl
 expect 1 "$trainer" eval --checkpoint "$models/llama" --choices wrong.jsonl
-says err "wrong.jsonl: no question in it"
+says err "wrong.jsonl: no question in it: each line must be a JSON object with context, endings and label"
 expect 2 "$trainer" eval --checkpoint "$models/llama" --choices wrong.jsonl --file text.txt
 
 # Folders that hold something else than config.json says.
@@ -117,7 +117,7 @@ expect 1 "$trainer" --config tune.yaml init_from=folder out_dir=other
 says err "folder: tensor \`model.layers.2.input_layernorm.weight\` is missing"
 sed -i 's/"num_hidden_layers": 3/"num_hidden_layers": 1/' folder/config.json
 expect 1 "$trainer" --config tune.yaml init_from=folder out_dir=other
-says err "belongs to nothing that config.json describes"
+says err "belongs to nothing that config.json describes: is it this model's config.json?"
 sed -i 's/"num_hidden_layers": 1/"num_hidden_layers": 2/; s/"intermediate_size": 24/"intermediate_size": 32/' folder/config.json
 expect 1 "$trainer" --config tune.yaml init_from=folder out_dir=other
 says err "has shape [24, 16], the model needs [32, 16]"

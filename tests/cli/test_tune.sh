@@ -96,7 +96,7 @@ says err "--tune measures a GPU's kernels"
 expect 2 "$trainer" selftest --tune table.txt --device emu
 says err "name a tiny model with --config FILE"
 expect 2 "$trainer" selftest --config emu.yaml
-says err "--config is for --tune FILE"
+says err "--config is for --tune FILE: add that, or leave --config out"
 expect 2 "$trainer" selftest --tune no/such/folder/table.txt --config emu.yaml
 says err "the folder no/such/folder is not there"
 

@@ -80,7 +80,7 @@ refused "did you mean a-gem?" "$trainer" compare --config tiny.yaml --strategies
 refused "did you mean precision.mode=fp16?" "$trainer" --config tiny.yaml fp16=true
 refused "did you mean max_epochs?" "$trainer" --config tiny.yaml num_train_epochs=3
 refused "did you mean the key learning_rate, without dashes?" "$trainer" --config tiny.yaml --lr=3
-refused "a key of the configuration has no dashes: learning_rate=3" "$trainer" --config tiny.yaml --learning_rate=3
+refused "a key of the configuration is written without dashes: learning_rate=3" "$trainer" --config tiny.yaml --learning_rate=3
 refused "as optimizer.kind=value" "$trainer" --config tiny.yaml optimizer=adamw
 refused "unknown key trian.steps" "$trainer" --config tiny.yaml trian.steps=3
 finish

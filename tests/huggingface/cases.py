@@ -188,7 +188,7 @@ CASES = [
     ("weights-pytorch-too", "llama", None, [PLAIN, file("pytorch_model.bin", "")]),
     ("weights-named-elsewhere", "llama", "transformers_weights is \"other.safetensors\"",
      [PLAIN, config(transformers_weights="other.safetensors")]),
-    ("weights-none", "llama", "no weights: neither model.safetensors nor model.safetensors.index.json is there",
+    ("weights-none", "llama", "no weights: neither model.safetensors nor model.safetensors.index.json is there; download them into the folder",
      [PLAIN, without("model.safetensors")]),
     # config.json: keys
     ("key-doubled", "llama", None, [PLAIN, doubled("config.json", "rms_norm_eps", 1e-6, 0.5)]),
@@ -203,7 +203,7 @@ CASES = [
     ("alias-gpt2", "gpt2", None, [PLAIN, config(n_head=1, num_attention_heads=2)]),
     ("activation-swish", "llama", None, [PLAIN, config(hidden_act="swish")]),
     ("activation-fast", "gpt2", None, [PLAIN, config(activation_function="gelu_fast")]),
-    ("activation-erf", "gpt2", "activation_function is \"gelu\", which is not supported: gelu_new",
+    ("activation-erf", "gpt2", "activation_function is \"gelu\", which is not supported; supported: gelu_new",
      [PLAIN, config(activation_function="gelu")]),
     ("bias-unread", "mistral", None, [PLAIN, config(attention_bias=True, mlp_bias=True)]),
     ("code-of-its-own", "llama", None, [PLAIN, config(auto_map={"AutoModelForCausalLM": "modeling.Own"})]),
@@ -248,7 +248,7 @@ CASES = [
      [PLAIN, config(use_sliding_window=True, sliding_window=4, max_window_layers=0, layer_types=["full_attention"] * 2)]),
     ("window-in-a-layer", "qwen3", "sliding_window is 4, less than max_length",
      [PLAIN, config(use_sliding_window=True, sliding_window=4, max_window_layers=1, layer_types=...)]),
-    ("window-of-another-type", "llama", "sliding_window is 4, which is not supported: none for this model_type",
+    ("window-of-another-type", "llama", "sliding_window is 4, which is not supported; supported: none for this model_type",
      [PLAIN, config(sliding_window=4)]),
     ("window-as-long", "mistral", None, [PLAIN, config(sliding_window=64)]),
     # adapters

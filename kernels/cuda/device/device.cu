@@ -88,8 +88,8 @@ HsStatus device_alloc(HsDevice *device, size_t bytes, void **pointer)
         cudaGetLastError(); /* reported here: the next launch must not find it */
         cudaMemGetInfo(&available, &total);
         return hs_fail(error == cudaErrorMemoryAllocation ? HS_ENOMEM : HS_EDEVICE,
-                       "%zu bytes on %s: %s; %zu of its %zu bytes are free", bytes, device->name,
-                       cudaGetErrorString(error), available, total);
+                       "%zu bytes on %s: %s; %zu of its %zu bytes are free; see with `trainer plan` what takes less",
+                       bytes, device->name, cudaGetErrorString(error), available, total);
     }
     *allocation = Allocation{ *pointer, bytes, implementation_of(device).allocations };
     implementation_of(device).allocations = allocation;
@@ -325,7 +325,10 @@ HsStatus check_driver(int index)
     if (error != cudaSuccess)
         return hs_fail(HS_EUNSUPPORTED, "CUDA does not start: %s", cudaGetErrorString(error));
     if (index >= count)
-        return hs_fail(HS_EUNSUPPORTED, "GPU %d is not there: %d found, counted from 0", index, count);
+        return hs_fail(
+            HS_EUNSUPPORTED,
+            "GPU %d is not there: %d found, counted from 0; name another as device, or start fewer processes", index,
+            count);
     return HS_OK;
 }
 

@@ -315,7 +315,8 @@ HsStatus cublaslt_open()
 #define LT_RESOLVE(name, parameters)                                             \
     library.name = reinterpret_cast<decltype(library.name)>(dlsym(file, #name)); \
     if (library.name == nullptr)                                                 \
-        return hs_fail(HS_EUNSUPPORTED, "kernels.matmul: cublaslt: the library has no " #name);
+        return hs_fail(HS_EUNSUPPORTED,                                          \
+                       "kernels.matmul: cublaslt: update cuBLAS, or take native; the library has no " #name);
     LT_FUNCTIONS(LT_RESOLVE)
     return check(library.cublasLtCreate(&library.handle), "starting the library");
 }

@@ -249,11 +249,11 @@ HsStatus refuse_matmul(const HsContext *context, const HsMatmulArgs *args)
     if (args->a.layout == HS_LAYOUT_CODES && options_of(context).cublaslt && format != HS_PRODUCT_FP8 &&
         format != HS_PRODUCT_FP8_PROMOTED)
         return hs_fail(HS_EUNSUPPORTED,
-                       "matmul: of operands in codes, cuBLASLt is asked for FP8 with one scale a tensor "
-                       "and rows of multiples of 16 alone: kernels.matmul: native");
+                       "matmul: cuBLASLt takes FP8 with one scale a tensor (precision.fp8.recipe current or delayed) "
+                       "and rows of multiples of 16 only: set kernels.matmul: native");
     if (args->b.layout != HS_LAYOUT_NF4 || !options_of(context).cublaslt)
         return HS_OK;
-    return hs_fail(HS_EUNSUPPORTED, "matmul: cuBLASLt has no products of four-bit weights: kernels.matmul: native");
+    return hs_fail(HS_EUNSUPPORTED, "matmul: cuBLASLt has no products of four-bit weights: set kernels.matmul: native");
 }
 
 static size_t whole_lines(size_t bytes)

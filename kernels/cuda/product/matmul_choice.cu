@@ -233,7 +233,7 @@ HsStatus force_matmul(HsDevice *device, const char *kernels, int slices)
             return hs_fail(HS_ECONFIG, "products: no kernel %.*s on this GPU: use some of %s", (int)word_length(word),
                            word, names);
     if (slices < 0 || slices > HS_TUNING_MOST_SLICES)
-        return hs_fail(HS_ECONFIG, "products: slices from 1 to %d, or 0 for as many as suit (got %d)",
+        return hs_fail(HS_ECONFIG, "products: slices must be from 1 to %d, or 0 for as many as suit (got %d)",
                        (int)HS_TUNING_MOST_SLICES, slices);
     snprintf(force.kernels, sizeof force.kernels, "%s", kernels);
     force.slices = slices;

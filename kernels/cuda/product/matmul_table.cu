@@ -47,8 +47,10 @@ HsStatus look_up(const HsTuningRow &row, const DeviceLimits &limits, const char 
             *choice = choice_of(shape, i, row.slices);
             if (real_slices(shape.k, row.slices) == row.slices)
                 return HS_OK;
-            return hs_fail(HS_ECONFIG, "%.200s:%d: K %lld cannot be cut into %d slices, only into %d", name, row.line,
-                           (long long)row.key.k, row.slices, real_slices(shape.k, row.slices));
+            return hs_fail(
+                HS_ECONFIG,
+                "%.200s:%d: K %lld cannot be cut into %d slices, only into %d: correct the line, or remove it", name,
+                row.line, (long long)row.key.k, row.slices, real_slices(shape.k, row.slices));
         }
         const size_t used = strlen(known);
         snprintf(known + used, sizeof known - used, "%s%s", i > 0 ? ", " : "", kernel);

@@ -120,12 +120,12 @@ static const Malformed malformed[] = {
     { "", 0, 0, HS_EFORMAT, "f: byte 8: the header must start with {" },
     { "[]", 0, 0, HS_EFORMAT, "f: byte 8: the header must start with {" },
     { " {}", 0, 0, HS_EFORMAT, "f: byte 8: the header must start with {" },
-    { "{}", 3, 0, HS_EFORMAT, "f: cut off: a header of 3 bytes, but only 2 follow" },
+    { "{}", 3, 0, HS_EFORMAT, "f: cut off (copy or download it again): a header of 3 bytes, but only 2 follow" },
     { "{}", 100000001, 0, HS_EFORMAT, "f: a header of 100000001 bytes, more than the 100000000 allowed" },
     { "{}", UINT64_MAX, 0, HS_EFORMAT, "f: a header of 18446744073709551615 bytes, more than the 100000000 allowed" },
     { "{\"a\":}", 0, 0, HS_EFORMAT, "f: header: byte 5: not JSON" },
     { "{} x", 0, 0, HS_EFORMAT, "f: header: byte 3: not JSON" },
-    { "{}", 0, 4, HS_EFORMAT, "f: 4 bytes after the last tensor belong to none" },
+    { "{}", 0, 4, HS_EFORMAT, "f: 4 bytes after the last tensor belong to no tensor" },
     { "{\"a\":1}", 0, 0, HS_EFORMAT, "f: tensor `a`: must be an object" },
     { "{" ENTRY("", "F32", "[1]", "[0,4]") "}", 0, 4, HS_EFORMAT, "f: a tensor without a name" },
     { "{" ENTRY(A96, "F32", "[1]", "[0,4]") "}", 0, 4, HS_EUNSUPPORTED,
@@ -157,7 +157,8 @@ static const Malformed malformed[] = {
       "f: tensor `a`: starts at byte 4 of the data, leaving a hole from byte 0" },
     { "{" ENTRY("a", "F32", "[2]", "[0,8]") "," ENTRY("b", "F32", "[2]", "[4,12]") "}", 0, 12, HS_EFORMAT,
       "f: tensor `b`: starts at byte 4 of the data, overlapping the tensor up to byte 8" },
-    { "{" ENTRY("a", "F32", "[1]", "[0,4]") "}", 0, 7, HS_EFORMAT, "f: 3 bytes after the last tensor belong to none" },
+    { "{" ENTRY("a", "F32", "[1]", "[0,4]") "}", 0, 7, HS_EFORMAT,
+      "f: 3 bytes after the last tensor belong to no tensor" },
     { "{" ENTRY("a", "F32", "[1]", "[0,4]") "," ENTRY("a", "F32", "[1]", "[4,8]") "}", 0, 8, HS_EFORMAT,
       "f: tensor `a`: named twice" },
     { "{\"a\":{\"dtype\":\"F32\",\"dtype\":\"F16\",\"shape\":[1],\"data_offsets\":[0,4]}}", 0, 4, HS_EFORMAT,
@@ -193,7 +194,8 @@ Test(safetensors, refuses_files_that_are_too_short_or_not_there)
     HsSafetensors file;
     for (size_t size = 0; size < 8; size++) {
         scratch_write(path, "\x02\0\0\0\0\0\0\0", size);
-        snprintf(message, sizeof message, "%s: %zu bytes, too short for a safetensors header", path, size);
+        snprintf(message, sizeof message, "%s: %zu bytes, too short for a safetensors file: copy or download it again",
+                 path, size);
         cr_expect_eq(hs_safetensors_open(path, &file), HS_EFORMAT);
         cr_expect_str_eq(hs_error_message(), message);
     }

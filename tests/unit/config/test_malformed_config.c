@@ -90,7 +90,8 @@ static const Case files[] = {
       "t.yaml:1:8: anchors (&name) are not supported; write the value out where it is needed" },
     { "model: *m\n", "t.yaml:1:8: aliases (*name) are not supported; write the value out" },
     { "model: {<<: 1}\n", "t.yaml:1:9: merge keys (<<) are not supported; write the keys out" },
-    { "seed: !!int \"1\"\n", "t.yaml:1:7: tags (!name) are not supported; the key settles the type" },
+    { "seed: !!int \"1\"\n",
+      "t.yaml:1:7: tags (!name) are not supported; remove this one, as the key determines the type" },
     { "seed: 1\n---\nseed: 2\n", "t.yaml:2:1: only one document (---) is read from a file" },
     { "? [a]\n: b\n", "t.yaml:1:3: a key must be a word, not a list or a map" },
     { "out_dir: \"a\\0b\"\n", "t.yaml:1:10: a text must not contain a NUL character" },
@@ -135,8 +136,9 @@ static const Case files[] = {
     { "model: {family: llama, bias: true}\n", "t.yaml:1:24: model.bias needs model.family gpt2 (it is llama)" },
     { "model: {qkv_bias: true}\n", "t.yaml:1:9: model.qkv_bias needs model.family llama (it is gpt2)" },
     { "model: {rope_scaling: linear}\n", "t.yaml:1:9: model.rope_scaling needs model.family llama (it is gpt2)" },
-    { "model: {family: llama, rope_factor: 2}\n", "t.yaml:1:24: model.rope_factor is read where model.rope_scaling is "
-                                                  "linear, llama3 or yarn (it is none): remove it" },
+    { "model: {family: llama, rope_factor: 2}\n",
+      "t.yaml:1:24: model.rope_factor is read only where model.rope_scaling is "
+      "linear, llama3 or yarn (it is none): remove it" },
     { "model: {family: llama, rope_scaling: llama3, rope_factor: 2}\n",
       "t.yaml:1:24: model.rope_scaling: llama3 needs model.rope_original_positions, the length before scaling" },
     { "model: {family: llama, rope_scaling: yarn, rope_factor: 2, rope_original_positions: 64, rope_beta_slow: 32}\n",
@@ -156,7 +158,7 @@ static const Case files[] = {
     { "tokenizer: {path: t.json, kind: char}",
       "t.yaml:1:13: tokenizer.path has no meaning with tokenizer.kind: char, which reads no file; leave it out, or set "
       "tokenizer.kind: bpe" },
-    { "max_epochs: 0\n", "t.yaml:1:1: max_epochs and max_steps are both 0: nothing would be trained" },
+    { "max_epochs: 0\n", "t.yaml:1:1: max_epochs and max_steps are both 0: nothing would be trained; set one of them" },
     { "tasks: [{validation: 100%}]\n",
       "t.yaml:1:10: tasks.0.validation must be a share from 0% to below 100% (got 100%)" },
     { "optimizer: {kind: sgd, nesterov: true, momentum: 0}\n",
@@ -223,7 +225,8 @@ Test(malformed_config, a_huge_file_is_refused)
     cr_assert_not_null(text);
     memset(text, '\n', length);
     cr_expect_eq(hs_config_parse(&config, "t.yaml", text, length, 0, NULL), HS_ECONFIG);
-    cr_expect_str_eq(hs_error_message(), "t.yaml: over 1 MiB, which no configuration is");
+    cr_expect_str_eq(hs_error_message(),
+                     "t.yaml: over 1 MiB, the most that a configuration may have: is this the right file?");
     cr_expect_eq(hs_config_parse(&config, "t.yaml", text, length - 1, 0, NULL), HS_OK);
     hs_config_deinit(&config);
     free(text);

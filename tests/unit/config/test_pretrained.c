@@ -122,8 +122,9 @@ Test(pretrained, what_cannot_be_had_is_refused_by_name)
     static const struct {
         const char *type, *keys, *message;
     } cases[] = {
-        { "gemma", "", "model_type is \"gemma\", which is not supported: gpt2, llama, mistral, qwen2, qwen3" },
-        { "llama", ", \"hidden_act\": \"gelu\"", "hidden_act is \"gelu\", which is not supported: silu" },
+        { "gemma", "",
+          "model_type is \"gemma\", which is not supported; supported: gpt2, llama, mistral, qwen2, qwen3" },
+        { "llama", ", \"hidden_act\": \"gelu\"", "hidden_act is \"gelu\", which is not supported; supported: silu" },
         { "llama", ", \"mlp_bias\": true", "mlp_bias is true" },
         { "qwen3", ", \"num_key_value_heads\": 2, \"attention_bias\": true", "attention_bias is true" },
         { "llama", ", \"rope_scaling\": {\"rope_type\": \"dynamic\", \"factor\": 2}", "rope_type is \"dynamic\"" },

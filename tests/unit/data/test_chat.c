@@ -501,7 +501,7 @@ Test(chat, what_cannot_be_rendered_is_an_error_with_its_place)
         { MESSAGES(ANSWER "," USER), "alpaca",
           "x.jsonl:1: message 1: the template alpaca has user and assistant in turns" },
         { MESSAGES(USER "," ANSWER), "auto",
-          "x.jsonl:1: a conversation, and no chat template is next to the tokenizer: name one as "
+          "x.jsonl:1: a conversation needs a chat template, and none is next to the tokenizer: name one as "
           "tokenizer.chat_template" },
     };
     expect_refused(cases, sizeof cases / sizeof *cases);
