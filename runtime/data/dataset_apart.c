@@ -255,16 +255,17 @@ void hs_task_data_warn_shared(const HsConfig *config, const HsTaskData *data)
         if (apart->left_out > 1)
             snprintf(more, sizeof more, " and %d more", apart->left_out - 1);
         if (apart->left_out > 0)
-            hs_warn(
-                "task %s: %s%s: validation's, and left out of training, though its folders or patterns have it too; to "
-                "train on it name it by its path",
-                name, apart->first_left_out, more);
+            hs_warn("task %s: %s%s: read for validation, and left out of training, though train's folders or patterns "
+                    "hold it too; to "
+                    "train on it name it by its path",
+                    name, apart->first_left_out, more);
         if (apart->twice > 0)
             hs_warn("task %s: train reads %s twice%s", name, apart->first_twice ? apart->first_twice : "a file",
                     apart->twice > 1 ? ", and other files too" : "");
         if (apart->shared_bytes > 0)
             hs_warn("task %s: %" PRId64 " of validation's %" PRId64 " bytes, %" PRId64 " of %" PRId64
-                    " documents, are in the training text as well: their loss says nothing about new text",
+                    " documents, are in the training text as well: their loss says nothing about new text; remove them "
+                    "from one of the two",
                     name, apart->shared_bytes, apart->bytes, apart->shared_documents, apart->documents);
     }
 }

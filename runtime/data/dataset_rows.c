@@ -42,7 +42,7 @@ static HsStatus refuse_tokens(const HsDatasetBuild *building, const HsPiece *pie
     return hs_dataset_blame(building, piece,
                             hs_fail(HS_ECONFIG,
                                     "a token file does not say where its documents end, and "
-                                    "data.packing: %s keeps them apart: leave it out, give the text, or "
+                                    "data.packing: %s keeps them apart: leave the file out, give its text, or "
                                     "set data.packing: stream",
                                     building->config->data.packing));
 }

@@ -114,7 +114,7 @@ static HsStatus check_replaced(const char *path)
     const size_t length = hs_read_start(path, start, sizeof start);
     if (length == 0 || (start[0] == '{' && memmem(start, length, key, sizeof key - 1)))
         return HS_OK;
-    return hs_fail(HS_ECONFIG, "%s is there already, and no tokenizer.json: name another file, or remove it", path);
+    return hs_fail(HS_ECONFIG, "%s exists, and is not a tokenizer.json: name another file, or remove it", path);
 }
 
 static HsStatus count_pieces(const HsTaskConfig *task, const char *output_path, HsMap *pieces)
@@ -238,7 +238,7 @@ static HsStatus build_words(Trainer *trainer)
 {
     const HsMap *pieces = &trainer->pieces;
     if (pieces->count >= UINT32_MAX)
-        return hs_fail(HS_EUNSUPPORTED, "too many distinct words to learn from");
+        return hs_fail(HS_EUNSUPPORTED, "too many distinct words to learn from: give a part of the text");
     trainer->words = calloc(pieces->count + 1, sizeof *trainer->words);
     trainer->symbols = calloc(pieces->pool_used + 1, sizeof *trainer->symbols);
     if (!trainer->words || !trainer->symbols)
@@ -303,7 +303,8 @@ static HsStatus learn(Trainer *trainer, int64_t vocabulary)
         HS_TRY(trainer->pairs[pair].count == count ? merge_pair(trainer, pair) : heap_push(trainer, pair));
     }
     if (hs_bpe_learned_count(&trainer->learned) + others < vocabulary)
-        hs_warn("no further pair occurs twice: the vocabulary has %d tokens instead of %lld",
+        hs_warn("no further pair of tokens occurs twice: the vocabulary has %d tokens instead of %lld; more text gives "
+                "more",
                 hs_bpe_learned_count(&trainer->learned) + others, (long long)vocabulary);
     return HS_OK;
 }
@@ -313,8 +314,8 @@ HsStatus hs_tokenizer_train(const HsTaskConfig *task, int64_t vocabulary, const 
 {
     const int least = BPE_LEAST_VOCABULARY + special_count;
     if (vocabulary < least || vocabulary > 1 << 24)
-        return hs_fail(HS_EINVAL, "a byte-level vocabulary needs at least %d tokens, and at most %d (got %lld)", least,
-                       1 << 24, (long long)vocabulary);
+        return hs_fail(HS_EINVAL, "--vocabulary must be %d to %d, special tokens included (got %lld)", least, 1 << 24,
+                       (long long)vocabulary);
     Trainer trainer = { .round = 1 };
     HsStatus status = hs_bpe_learned_init(&trainer.learned);
     trainer.learned.special = special;

@@ -163,7 +163,7 @@ static HsStatus check_graphs(HsEngine *engine, const DeviceRow *row, const HsEng
         return HS_OK;
     if (!records)
         return hs_fail(HS_ECONFIG,
-                       "kernels.cuda_graph: true needs a device that records work, and %s does not: set it to false, "
+                       "kernels.cuda_graph: true needs a device that can record steps, and %s cannot: set it to false, "
                        "or device: cuda",
                        row->name);
     if (exchanges)

@@ -261,7 +261,7 @@ HsStatus hs_program_run(const HsProgram *program, HsContext *context, const HsEx
     bool enough = false;
     for (int a = 0; a < count && status == HS_OK && !enough; a++) {
         open = change_range(context, open, range_of(program, &program->actions[a]));
-        status = stop_asked(context) ? hs_fail(HS_EINTERRUPTED, "a pass was given up")
+        status = stop_asked(context) ? hs_fail(HS_EINTERRUPTED, "stopped in the middle of a pass")
                                      : run_exchanged(program, context, a, execution);
         if (status == HS_OK && after_action)
             status = after_action(user, a, &enough);

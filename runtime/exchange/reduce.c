@@ -48,7 +48,8 @@ HsStatus hs_share_rows(HsComm *comm, HsStream *stream, void *rows, int64_t count
     if (comm->size == 1)
         return HS_OK;
     if (comm->size > PROCESSES_MOST)
-        return hs_fail(HS_EUNSUPPORTED, "%d processes are more than %d", comm->size, PROCESSES_MOST);
+        return hs_fail(HS_EUNSUPPORTED, "%d processes are more than the %d that are supported: start fewer", comm->size,
+                       PROCESSES_MOST);
     for (int r = 0; r <= comm->size; r++)
         starts[r] = (size_t)r * (size_t)(count / comm->size) * row_bytes;
     return hs_comm_all_gather(comm, stream, rows, starts, HS_U8);

@@ -28,7 +28,7 @@ HsStatus hs_virtual_ranks_divide(int64_t count, const HsComm *comm, HsVirtualRan
     return hs_fail(HS_ECONFIG,
                    "distributed.virtual_ranks: %" PRId64
                    " parts of a batch cannot be divided among %d processes so that "
-                   "sums keep their order: start %s of them, or set it to a multiple of %d by a power of two",
+                   "sums keep their order: start %s of them, or set it to %d times a power of two",
                    parts, comm->size, fitting, comm->size);
 }
 

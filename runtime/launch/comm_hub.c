@@ -61,7 +61,8 @@ static HsStatus fail_closed(const Star *star)
         HS_TRY(star->guard.check(star->guard.user));
         nanosleep(&nap, NULL);
     }
-    return hs_fail(HS_EDEVICE, "a connection between ranks was closed");
+    return hs_fail(HS_EDEVICE,
+                   "a connection between ranks was closed: another rank has ended, and its own messages say why");
 }
 
 /* All of the bytes, one way. */

@@ -189,10 +189,13 @@ HsStatus hs_launched_find(const char *choice, const char *address, HsLaunched *l
     }
     const bool asked = strcmp(choice, "auto") != 0;
     if (launched->launcher == HS_LAUNCHER_NONE && asked)
-        return hs_fail(HS_ECONFIG, "distributed.launch is %s, and no %s set this process's environment", choice,
-                       strcmp(choice, "mpi") == 0     ? "mpirun"
-                       : strcmp(choice, "slurm") == 0 ? "srun"
-                                                      : choice);
+        return hs_fail(
+            HS_ECONFIG,
+            "distributed.launch is %s, and no %s started this process: start it so, or set distributed.launch=auto",
+            choice,
+            strcmp(choice, "mpi") == 0     ? "mpirun"
+            : strcmp(choice, "slurm") == 0 ? "srun"
+                                           : choice);
     name_run(launched);
     if (launched->size > 1 && (launched->launcher == HS_LAUNCHER_TORCHRUN || launched->launcher == HS_LAUNCHER_SLURM))
         HS_TRY(find_address(address, launched));

@@ -216,9 +216,11 @@ static HsStatus find_hub(HsHub *hub, const HsHubOptions *options)
             unknown, sizeof unknown,
             "; one listens there that has another secret: HALFSTEP_SECRET or HALFSTEP_SECRET_FILE is to be the same "
             "for all ranks");
-    return hs_fail(HS_EDEVICE, "rank %d of %d found no rank 0 at %s, port %d%s within %.0f s%s", hub->rank, hub->size,
-                   options->addresses, options->port, options->ports > 1 ? " and those after it" : "", options->join_s,
-                   unknown);
+    return hs_fail(HS_EDEVICE,
+                   "rank %d of %d found no rank 0 at %s, port %d%s within %.0f s: see whether it runs, and whether the "
+                   "port is open%s",
+                   hub->rank, hub->size, options->addresses, options->port,
+                   options->ports > 1 ? " and those after it" : "", options->join_s, unknown);
 }
 
 HsStatus hs_hub_join(const HsHubOptions *options, HsHub **hub)
@@ -258,7 +260,9 @@ HsStatus hs_hub_broadcast(HsHub *hub, void *bytes, size_t count)
         return HS_OK;
     HS_TRY(name_rank(hub, 0, hs_wire_receive(hub->links[0].socket, &frame, deadline_s)));
     if (frame.kind != HS_FRAME_BYTES || frame.bytes != count)
-        return hs_fail(HS_EDEVICE, "rank 0 sent something else than %zu bytes", count);
+        return hs_fail(HS_EDEVICE,
+                       "rank 0 sent something else than the %zu bytes expected: all hosts must run the same build",
+                       count);
     return name_rank(hub, 0, hs_wire_read(hub->links[0].socket, bytes, count, deadline_s));
 }
 

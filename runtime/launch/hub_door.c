@@ -107,8 +107,8 @@ static HsStatus admit(HsHub *hub, int socket, const HsHubMember *member, bool *s
     *stays = false;
     if (member->magic != hs_hub_magic || memchr(member->run, '\0', sizeof member->run) == NULL ||
         memchr(member->host, '\0', sizeof member->host) == NULL) {
-        hs_warn("closed the connection of a rank of another build");
-        hs_hub_refuse(socket, "rank 0 is of another build");
+        hs_warn("closed the connection of a rank that runs another build of this program: all hosts must run the same");
+        hs_hub_refuse(socket, "rank 0 runs another build of this program: all hosts must run the same");
         return HS_OK;
     }
     if (strcmp(member->run, hub->members[0].run) != 0) {

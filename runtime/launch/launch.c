@@ -68,7 +68,10 @@ static HsStatus join_as_child(const HsConfig *config, const HsLaunched *launched
     const long descriptor = strtol(text, &end, 10);
     const HsCommSharedOptions options = shared_options(config);
     if (end == text || *end != '\0' || descriptor < 0 || descriptor > 1 << 20)
-        return hs_fail(HS_ECONFIG, "the environment variable HALFSTEP_SEGMENT is %s, and should be a descriptor", text);
+        return hs_fail(HS_ECONFIG,
+                       "the environment variable HALFSTEP_SEGMENT is %s, and should be a descriptor: unset it, as this "
+                       "program sets it itself",
+                       text);
     if (launched->size == 1)
         return HS_OK;
     HS_TRY(hs_comm_shared_join((int)descriptor, launched->rank, &options, &joined.comm));
@@ -104,7 +107,7 @@ static HsStatus share_segment(const HsConfig *config, HsHub *hub, int rank, int 
     if (status == HS_OK)
         status = told;
     if (status == HS_OK && number < 0)
-        status = hs_fail(HS_EDEVICE, "rank 0 has no shared memory for the others");
+        status = hs_fail(HS_EDEVICE, "rank 0 could not make shared memory for the other ranks: see its own message");
     if (status == HS_OK && rank != 0) {
         char path[64];
         snprintf(path, sizeof path, "/proc/%lld/fd/%lld", (long long)hs_hub_member(hub, 0)->process, (long long)number);
@@ -311,11 +314,11 @@ static HsStatus use_mpi(const HsConfig *config, const HsLaunched *launched)
     HS_TRY(part->init(&joined.mpi));
     HsComm *mpi = joined.mpi;
     if (mpi->size != launched->size || mpi->rank != launched->rank)
-        return hs_fail(
-            HS_ECONFIG,
-            "%s makes this process %d of %d, and the MPI that make mpi found %d of %d: it is not the MPI of this "
-            "mpirun; build the part with its own mpicc (make mpi MPICC=...)",
-            launched->rank_from, launched->rank, launched->size, mpi->rank, mpi->size);
+        return hs_fail(HS_ECONFIG,
+                       "%s makes this process %d of %d, and the MPI library that make mpi found, %d of %d: it is not "
+                       "the one of this "
+                       "mpirun; build again with this mpirun's mpicc (make mpi MPICC=...)",
+                       launched->rank_from, launched->rank, launched->size, mpi->rank, mpi->size);
     HsSecret secret;
     HsStatus status = hs_secret_read(&secret);
     if (status == HS_OK)

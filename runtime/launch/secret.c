@@ -27,9 +27,10 @@ static HsStatus start_library(void)
 static HsStatus make_key(const char *from, const unsigned char *bytes, size_t length, HsSecret *secret)
 {
     if (length < LEAST_BYTES)
-        return hs_fail(HS_ECONFIG,
-                       "%s holds fewer than %d bytes, which can be guessed: head -c 32 /dev/urandom | base64", from,
-                       LEAST_BYTES);
+        return hs_fail(
+            HS_ECONFIG,
+            "%s holds fewer than %d bytes, which can be guessed: make one with head -c 32 /dev/urandom | base64", from,
+            LEAST_BYTES);
     crypto_generichash(secret->key, sizeof secret->key, bytes, length, NULL, 0);
     secret->known = true;
     return HS_OK;
@@ -44,8 +45,8 @@ static HsStatus check_owner(const char *path, int descriptor)
     if (!S_ISREG(about.st_mode))
         return hs_fail(HS_ECONFIG, "%s: %s is not a file", file_variable, path);
     if (about.st_uid != geteuid() && about.st_uid != 0)
-        return hs_fail(HS_ECONFIG, "%s: %s belongs to another user: it can be changed at any time", file_variable,
-                       path);
+        return hs_fail(HS_ECONFIG, "%s: %s belongs to another user, and may be changed at any time: use your own file",
+                       file_variable, path);
     if (about.st_mode & (S_IRWXG | S_IRWXO))
         return hs_fail(HS_ECONFIG, "%s: others may read or change %s (mode %03o): chmod 600 %s", file_variable, path,
                        (unsigned)about.st_mode & 0777u, path);
@@ -68,7 +69,8 @@ static HsStatus read_file(const char *path, HsSecret *secret)
     }
     close(descriptor);
     if (status == HS_OK && length > MOST_BYTES)
-        status = hs_fail(HS_ECONFIG, "%s: %s holds more than %d bytes", file_variable, path, MOST_BYTES);
+        status = hs_fail(HS_ECONFIG, "%s: %s holds more than %d bytes: write a shorter secret", file_variable, path,
+                         MOST_BYTES);
     while (length > 0 && (bytes[length - 1] == '\n' || bytes[length - 1] == '\r')) /* as editors end a line */
         length--;
     if (status == HS_OK)

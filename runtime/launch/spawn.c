@@ -49,7 +49,10 @@ HsStatus hs_spawn(const HsSpawn *spawn, pid_t *child)
     char program[PATH_BYTES];
     const ssize_t length = readlink("/proc/self/exe", program, PATH_BYTES - 1);
     if (length <= 0)
-        return hs_fail(HS_EUNSUPPORTED, "/proc/self/exe does not say which program this is: %s", strerror(errno));
+        return hs_fail(
+            HS_EUNSUPPORTED,
+            "/proc/self/exe cannot be read, so this program cannot start itself again (is /proc mounted?): %s",
+            strerror(errno));
     program[length] = '\0';
     const pid_t parent = getpid(), made = fork();
     if (made == 0)

@@ -157,8 +157,8 @@ HsStatus hs_model_mark_coded(HsBuilder *builder)
         ask_for_amaxes(model);
     if (builder->status == HS_OK && scalings->count == 0)
         return hs_fail(HS_ECONFIG,
-                       "precision.fp8.keep leaves no linear layer in codes, or adapter.base: nf4 has them in "
-                       "four bits: shorten the one, or set precision.mode: bf16");
+                       "precision.fp8.keep leaves no linear layer to run in fp8, or adapter.base: nf4 has them in "
+                       "four bits: shorten precision.fp8.keep, or set precision.mode: bf16");
     return builder->status;
 }
 

@@ -98,11 +98,12 @@ static HsStatus resolve_codes(const HsConfig *config, HsPrecision *precision)
         return hs_fail(HS_ECONFIG, "precision.fp8.recipe: there is no recipe %s", recipe);
     *precision = *row;
     if (hs_is(config->kernels.matmul, "cublaslt"))
-        return hs_fail(HS_ECONFIG, "kernels.matmul: cublaslt has no products for precision.mode fp8: set it to native");
+        return hs_fail(HS_ECONFIG, "kernels.matmul: cublaslt does not serve precision.mode fp8: set it to native");
     HsScalingRecipe *const scaling = &precision->scaling;
     const bool of_tensor = scaling->forward.granularity == HS_SCALE_TENSOR;
     if (config->precision_fp8.power_of_two && (!of_tensor || scaling->delayed))
-        return hs_fail(HS_ECONFIG, "precision.fp8.power_of_two is recipe current's, but the recipe is %s: leave it out",
+        return hs_fail(HS_ECONFIG,
+                       "precision.fp8.power_of_two is for recipe current only, but the recipe is %s: leave it out",
                        recipe);
     scaling->power_of_two = config->precision_fp8.power_of_two;
     scaling->history = scaling->delayed ? config->precision_fp8.history : 0;
@@ -146,7 +147,7 @@ HsStatus hs_precision_resolve(const HsConfig *config, HsProducts products, HsPre
         !can_multiply(&products, row->wgrad))
         return hs_fail(HS_ECONFIG,
                        "precision.mode: %s needs a GPU with tensor cores for it; this device has no such "
-                       "products: set precision.mode: fp32",
+                       "cores: set precision.mode: fp32",
                        mode);
     *precision = *row;
     if (hs_precision_codes(row))

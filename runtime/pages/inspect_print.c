@@ -179,6 +179,6 @@ HsStatus hs_inspection_print(const HsInspection *inspection, FILE *out)
     for (int i = 0; i < inspection->histogram_count; i++)
         print_histogram(out, &inspection->histograms[i]);
     if (fflush(out) != 0 || ferror(out))
-        return hs_fail(HS_EIO, "what was found in %s cannot be written: %s", folder, strerror(errno));
+        return hs_fail(HS_EIO, "the report on %s cannot be written: %s", folder, strerror(errno));
     return HS_OK;
 }

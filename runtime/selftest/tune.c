@@ -367,7 +367,7 @@ static HsStatus tune_all(Tuning *tuning, const HsTuneList *list, const char *pat
 HsStatus hs_tune_run(HsEngine *engine, const HsTuneList *list, const char *path, FILE *out)
 {
     if (!engine->tuner)
-        return hs_fail(HS_ECONFIG, "--tune measures a GPU's kernels, and this is %s: --device cuda", engine->why);
+        return hs_fail(HS_ECONFIG, "--tune measures a GPU's kernels, and this is %s: add --device cuda", engine->why);
     Tuning *tuning = calloc(1, sizeof *tuning);
     if (!tuning)
         return hs_fail(HS_ENOMEM, "no memory to measure products");

@@ -214,7 +214,7 @@ static HsStatus visit_folders(const char *path, const HsJson *root, HsStatus (*v
 {
     const char *format = hs_json_string(hs_json_get(root, "format"));
     if (!format || strcmp(format, FORMAT) != 0)
-        return hs_fail(HS_EFORMAT, "%s is not a bench's: choose another folder with --out", path);
+        return hs_fail(HS_EFORMAT, "%s was not written by trainer bench: choose another folder with --out", path);
     const HsJson *modes = hs_json_get(root, "modes");
     for (const HsJson *mode = hs_json_first(modes); mode; mode = hs_json_next(mode)) {
         const char *folder = hs_json_string(hs_json_get(mode, "folder"));

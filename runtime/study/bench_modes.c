@@ -191,7 +191,9 @@ static HsStatus parse_mode(const char *text, size_t length, const HsBenchMode *b
     if (length >= sizeof copy)
         return hs_fail(HS_ECONFIG, "--modes: %.60s... is over %zu characters", text, sizeof copy - 1);
     if (extends && !before)
-        return hs_fail(HS_ECONFIG, "--modes: %.*s extends the mode before it, and there is none", (int)length, text);
+        return hs_fail(HS_ECONFIG,
+                       "--modes: %.*s extends the mode before it, and there is none: begin with a mode such as fp32",
+                       (int)length, text);
     *mode = (HsBenchMode){ 0 };
     if (extends) {
         memcpy(mode->parts, before->parts, sizeof mode->parts);

@@ -60,7 +60,7 @@ static HsStatus count_tasks(const HsCompareRow *rows, int count, int *tasks)
                 continue;
             if (*tasks > 0 && *tasks != result->matrix.tasks)
                 return hs_fail(HS_EINVAL,
-                               "run %d of %s has %d tasks, others have %d: only runs of the same tasks compare",
+                               "run %d of %s has %d tasks, others have %d: only runs of the same tasks can be compared",
                                seed + 1, rows[i].name, result->matrix.tasks, *tasks);
             *tasks = result->matrix.tasks;
         }

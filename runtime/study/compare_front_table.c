@@ -211,7 +211,8 @@ static HsStatus leave_out(HsComparison *comparison)
         return hs_fail(HS_ENOMEM, "no memory for the table of a front");
     if (kept < 2)
         return hs_fail(HS_ECONFIG,
-                       "%s: the configuration refuses every strategy of the front's table but %d: name points with "
+                       "%s: of the strategies that --front compares the configuration allows %d, and two are needed: "
+                       "name some with "
                        "--strategies",
                        comparison->options->config_path, kept);
     return HS_OK;

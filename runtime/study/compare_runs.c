@@ -351,7 +351,9 @@ static HsStatus take_run(void *user, int index)
                        hs_pool_reason(job, reason));
     HS_TRY(status);
     if (isnan(run->loss))
-        return hs_fail(HS_EFORMAT, "%s: the run ended, and its metrics.jsonl does not say so", folder);
+        return hs_fail(HS_EFORMAT,
+                       "%s: the run ended, but its metrics.jsonl does not say so: remove the folder, and start again",
+                       folder);
     report(training, run, job->seconds);
     return HS_OK;
 }

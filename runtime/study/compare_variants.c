@@ -231,7 +231,8 @@ static HsStatus make_variant(const HsVariants *variants, int index, HsVariant *v
         HS_TRY(extend_label(variant, variant->overrides.items[variant->overrides.count - 1]));
     }
     if (strlen(variant->label) > VARIANT_MOST)
-        return hs_fail(HS_ECONFIG, "a variant of over %d characters: %.60s...", VARIANT_MOST, variant->label);
+        return hs_fail(HS_ECONFIG, "a variant has over %d characters with its settings, so set less in it: %.60s...",
+                       VARIANT_MOST, variant->label);
     make_folder(variant);
     return HS_OK;
 }

@@ -116,7 +116,8 @@ static HsStatus write_results(Search *search)
         hs_config_deinit(&best);
     results->best = NULL;
     if (status == HS_OK && !found)
-        return hs_fail(HS_ENUMERIC, "every combination diverged: there is no best one (a lower learning_rate?)");
+        return hs_fail(HS_ENUMERIC,
+                       "every combination diverged: there is no best one; try lower values of learning_rate");
     return status;
 }
 

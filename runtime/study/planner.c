@@ -43,8 +43,8 @@ static HsStatus read_small_data(HsTraining *training)
     size_t bytes;
     HS_TRY(hs_task_data_bytes(training->config, &bytes));
     if (bytes > most_bytes)
-        return hs_fail(HS_ENOMEM, "%.0f MiB are more than the %.0f that a plan reads", hs_mebibytes((double)bytes),
-                       hs_mebibytes((double)most_bytes));
+        return hs_fail(HS_ENOMEM, "%.0f MiB of text are more than the %.0f that a plan reads",
+                       hs_mebibytes((double)bytes), hs_mebibytes((double)most_bytes));
     return hs_task_data_create(training->config, NULL, &training->data);
 }
 

@@ -99,7 +99,9 @@ static HsStatus make_lines(HsLadder *ladder, Rates *rates)
         line->saved_in_all = saved(line, ladder->first);
         before = line;
     }
-    return ladder->first ? HS_OK : hs_fail(HS_ECONFIG, "no rung can be planned: %s", ladder->lines[0].refused);
+    return ladder->first ? HS_OK
+                         : hs_fail(HS_ECONFIG, "no configuration of the ladder can be planned; the first: %s",
+                                   ladder->lines[0].refused);
 }
 
 HsStatus hs_planner_print_ladder(const HsTraining *training, const HsPlannerOptions *options, FILE *out)

@@ -50,11 +50,12 @@ HsStatus hs_card_find(const char *name, const HsCard **card)
     *card = NULL;
     char *words = list_cards("|", false), *list = hs_card_list();
     const bool suggested = words && hs_config_choice_suggest(words, name, near);
-    HsStatus status = hs_fail(HS_ECONFIG,
-                              "--card: there is no `%.60s`%s%s%s; the cards are %s; of another one give its memory, "
-                              "--device-memory",
-                              name, suggested ? "; did you mean " : "", suggested ? near : "", suggested ? "?" : "",
-                              list ? list : "in trainer plan --help");
+    HsStatus status =
+        hs_fail(HS_ECONFIG,
+                "--card: there is no `%.60s`%s%s%s; the cards are %s; for another one give its memory with "
+                "--device-memory",
+                name, suggested ? "; did you mean " : "", suggested ? near : "", suggested ? "?" : "",
+                list ? list : "in trainer plan --help");
     free(words);
     free(list);
     return status;

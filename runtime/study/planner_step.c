@@ -180,14 +180,16 @@ static HsStatus check_walk(const HsTraining *training)
     const HsBackendPart *part = training->engine.part;
     const HsConfig *config = training->config;
     if (!part || !part->observe_launches)
-        return hs_fail(HS_ECONFIG, "--step walks the launches of a GPU that is not here: say device: cuda or auto");
+        return hs_fail(
+            HS_ECONFIG,
+            "--step simulates a GPU's kernel launches, but the device is not a GPU: set device: cuda or auto");
     if (hs_training_offload_level(training) != HS_OFFLOAD_NONE)
         return hs_fail(HS_ECONFIG,
                        "--step: with memory.offload: %s the host updates in the middle of a step, which is "
-                       "not walked; trainer plan without --step says what it costs",
+                       "not simulated; trainer plan without --step says what it costs",
                        config->memory.offload);
     if (config->distributed.processes > 1)
-        return hs_fail(HS_ECONFIG, "--step is one GPU's: leave distributed.processes out; --scaling has more of them");
+        return hs_fail(HS_ECONFIG, "--step is for one GPU: leave distributed.processes out; --scaling is for several");
     return HS_OK;
 }
 

@@ -243,7 +243,10 @@ HsStatus hs_run_find_checkpoint(const HsConfig *config, char **folder)
         HS_TRY(go_back(out_dir));
     HS_TRY(hs_checkpoint_latest(out_dir, folder));
     if (!*folder && hs_is(config->training.resume, "require"))
-        return hs_fail(HS_ECONFIG, "%s holds no checkpoint and resume is require", out_dir);
+        return hs_fail(
+            HS_ECONFIG,
+            "%s holds no checkpoint to continue, and resume is require: set resume=auto, or name the out_dir of a run",
+            out_dir);
     return HS_OK;
 }
 
@@ -351,12 +354,12 @@ static HsStatus restore(HsRun *run, const HsCheckpoint *checkpoint)
                 done);
     state->micro_batch = training->train_program.batch; /* the same, or what fits by now */
     if (state->tuning_hash != (int64_t)training->engine.tuning_hash) {
-        status =
-            hs_fail(HS_ECONFIG,
-                    "%s was made with another table of products (kernels.tuning; hash %012llx then, %012llx now, 0 is "
-                    "none), which rounds differently: name that one, choose another out_dir, or remove the old run",
-                    checkpoint->folder, (unsigned long long)state->tuning_hash,
-                    (unsigned long long)training->engine.tuning_hash);
+        status = hs_fail(
+            HS_ECONFIG,
+            "%s was trained with another kernels.tuning table (hash %012llx then, %012llx now, 0 is "
+            "none), which rounds sums differently: name that table, choose another out_dir, or remove the old run",
+            checkpoint->folder, (unsigned long long)state->tuning_hash,
+            (unsigned long long)training->engine.tuning_hash);
         goto done;
     }
     HS_TRY_GOTO(status, hs_run_check_numbers(run, name), done);

@@ -425,11 +425,12 @@ static HsStatus check_task_ends(const HsTraining *training, const Loading *loadi
     const HsJson *item = hs_json_first(array);
     for (int task = 0; task + 1 < training->data.count; task++, item = hs_json_next(item))
         if (hs_json_number(item) != (double)training->lengths.task_ends[task])
-            return hs_fail(HS_ECONFIG,
-                           "%s: task %s ended after step %.0f of the stream, and would now after step %lld: with "
-                           "continual.boundaries: none the lengths of all tasks but the last stay as they were",
-                           loading->json_name, training->config->tasks[task].name, hs_json_number(item),
-                           (long long)training->lengths.task_ends[task]);
+            return hs_fail(
+                HS_ECONFIG,
+                "%s: task %s ended after step %.0f of the stream, and would now after step %lld: with "
+                "continual.boundaries: none the lengths of all tasks but the last stay as they were: set them back",
+                loading->json_name, training->config->tasks[task].name, hs_json_number(item),
+                (long long)training->lengths.task_ends[task]);
     return HS_OK;
 }
 

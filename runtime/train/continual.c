@@ -38,7 +38,8 @@ HsStatus hs_training_mark_excluded(const HsTraining *training, HsSpan *spans, in
     free(free_params);
     HS_TRY(status);
     if (excluded == count)
-        return hs_fail(HS_ECONFIG, "%s.exclude excludes every parameter: nothing would be protected", section);
+        return hs_fail(HS_ECONFIG, "%s.exclude excludes every parameter: nothing would be protected; shorten it",
+                       section);
     return HS_OK;
 }
 
@@ -215,7 +216,7 @@ static void warn_unstable(const HsTraining *training, const HsImportance *import
         if (key)
             snprintf(proximal, sizeof proximal, "%s: proximal, or ", key);
         hs_warn("lr * strength * maximum = %.3g is 2 or more: steps on the penalty overshoot and diverge. Set %s%s "
-                "below %.3g of its value",
+                "below %.3g times its value",
                 product, proximal, strategy->strength_key, 2 / product);
     } else {
         if (key)

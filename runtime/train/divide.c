@@ -46,7 +46,7 @@ static HsStatus check_passing(const HsTraining *training, int64_t rows)
     if (config->distributed.exact && part != batch)
         return hs_fail(HS_ECONFIG,
                        "%s sums gradients of each micro-batch (%lld sequences), and a virtual rank has %lld: set "
-                       "distributed.virtual_ranks to %lld, or exact to false",
+                       "distributed.virtual_ranks to %lld, or distributed.exact to false",
                        cause, (long long)batch, (long long)part, (long long)(rows / batch));
     if (exchange->ranks.own > 1 && !is_power_of_two(processes))
         return hs_fail(
@@ -78,10 +78,11 @@ HsStatus hs_training_divide(HsTraining *training)
     HS_TRY(hs_training_check_offload(training));
     training->rows_per_step = hs_config_rows_per_step(config);
     if (!config->distributed.exact && config->distributed.virtual_ranks > 0)
-        return hs_fail(HS_ECONFIG,
-                       "distributed.virtual_ranks: %lld is what distributed.exact: true sums by: leave one "
-                       "of them out",
-                       (long long)config->distributed.virtual_ranks);
+        return hs_fail(
+            HS_ECONFIG,
+            "distributed.virtual_ranks: %lld needs distributed.exact: true, which is set to false: leave one "
+            "of them out",
+            (long long)config->distributed.virtual_ranks);
     const int64_t asked = config->distributed.virtual_ranks;
     HS_TRY(hs_virtual_ranks_divide(virtual_ranks(training), comm, &exchange->ranks));
     exchange->ranks.asked = asked;

@@ -536,7 +536,7 @@ HsStatus hs_training_check_host(const HsTraining *training, size_t limit)
                    "memory.offload: %s needs %.0f MiB of the host's memory, and %s %.0f: %s, choose optimizer.moments: "
                    "bf16 or adamw8bit, or less of memory.offload",
                    config->memory.offload, hs_mebibytes((double)wanted),
-                   config->memory_place.cpu > 0 ? "memory.place.cpu allows" : "can be had are",
+                   config->memory_place.cpu > 0 ? "memory.place.cpu allows" : "the host can give",
                    hs_mebibytes((double)had),
                    config->memory_place.disk[0] ? "allow more" : "name a folder for the rest as memory.place.disk");
 }
@@ -594,7 +594,8 @@ HsStatus hs_training_fit(HsTraining *training)
     const int64_t excess = (int64_t)training->planned.device_bytes - (int64_t)limit;
     HS_TRY(hs_training_place(training, limit));
     if (training->planned.device_bytes > limit && training->state.micro_batch > 0) {
-        hs_warn("the micro-batch of %lld that this run had does not fit any more: as configured, sums will be rounded "
+        hs_warn("the micro-batch of %lld that this run had does not fit any more: with the configured one sums will be "
+                "rounded "
                 "in other places",
                 (long long)training->state.micro_batch);
         training->state.micro_batch = 0;

@@ -62,7 +62,7 @@ static HsStatus check_retained(const HsConfig *config, const HsConfig *saved, co
         if (config->tasks[i].retain != saved->tasks[i].retain)
             return hs_fail(HS_ECONFIG,
                            "tasks.%d.retain is %s, and was %s in %s: what protects task `%.60s`, or leaves it out, was "
-                           "made so while it was trained. Set it back; appended tasks may have what they like. To have "
+                           "made so while it was trained. Set it back (appended tasks may have either value). To have "
                            "it otherwise, train the tasks from it on in another out_dir, with init_from a checkpoint "
                            "from before it",
                            i, config->tasks[i].retain ? "true" : "false", saved->tasks[i].retain ? "true" : "false",

@@ -126,7 +126,7 @@ static HsStatus read_real(const char *file, const HsJson *json, size_t row, char
     }
     const float narrow = (float)value;
     if (!(narrow > 0) || (double)narrow != value)
-        return hs_fail(HS_EFORMAT, "%s: %s must be positive, and a number of f32", file, table[row].name);
+        return hs_fail(HS_EFORMAT, "%s: %s must be positive, and within the range of f32", file, table[row].name);
     memcpy(field, &narrow, sizeof narrow);
     return HS_OK;
 }

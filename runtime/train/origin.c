@@ -162,7 +162,7 @@ static HsStatus read_row(const char *name, const HsJson *row, HsOrigin *origin)
         if (strcmp(key, places[place]) == 0)
             file.key = places[place];
     if (!file.key)
-        return hs_fail(HS_EFORMAT, "%s: member `origin` has a key `%.60s`", name, key);
+        return hs_fail(HS_EFORMAT, "%s: member `origin` has a key `%.60s`, which is not known", name, key);
     file.name = (char *)(uintptr_t)file_name;
     snprintf(file.checksum, sizeof file.checksum, "%s", checksum);
     return append(origin, &file);

@@ -70,7 +70,7 @@ HsStatus hs_run_lock_take(const char *out_dir, HsRunLock **lock)
         return hs_fail(HS_EIO, "%s: cannot be opened: %s", path, strerror(errno));
     HsStatus status = lock_file(out_dir, path, descriptor);
     if (status == HS_EUNSUPPORTED) {
-        hs_warn("%s; do not train in %s twice at a time", hs_error_message(), out_dir);
+        hs_warn("%s; do not let two processes train in %s at the same time", hs_error_message(), out_dir);
         close(descriptor);
         return HS_OK;
     }

@@ -261,7 +261,7 @@ HsStatus hs_run_check_files(const HsRun *run, const char *name, const char *fold
     if (!kept) /* of a version that kept none */
         return run->moved_text ? hs_fail(HS_ECONFIG,
                                          "%s was saved by an earlier version, which kept no checksums: the text must "
-                                         "lie where it was",
+                                         "lie where it was: set the paths back",
                                          folder)
                                : HS_OK;
     if (!hs_json_is_array(kept))

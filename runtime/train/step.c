@@ -176,7 +176,7 @@ static HsStatus record(HsTraining *training)
     if (status != HS_OK) {
         if (graph)
             device->graph_destroy(device, graph);
-        return hs_fail(status, "recording a step: %s", message);
+        return hs_fail(status, "a step cannot be recorded (kernels.cuda_graph: false runs without): %s", message);
     }
     HS_TRY(ended);
     training->graph = graph;

@@ -134,9 +134,10 @@ HsStatus hs_training_begin(HsTraining *training, HsConfig *config, HsComm *comm)
     training->engine.comm = comm ? comm : hs_comm_alone();
     if (comm || config->distributed.processes <= 1)
         return HS_OK;
-    return hs_fail(HS_ECONFIG,
-                   "distributed.processes: %lld is for training, and this command trains in one process: set it to 0",
-                   (long long)config->distributed.processes);
+    return hs_fail(
+        HS_ECONFIG,
+        "distributed.processes: %lld is for trainer train, and this command runs in one process: set it to 0",
+        (long long)config->distributed.processes);
 }
 
 HsStatus hs_training_open_engine(HsTraining *training)

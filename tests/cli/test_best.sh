@@ -131,7 +131,7 @@ same before after
 expect 2 "$trainer" --config tiny.yaml evaluation.every=0 early_stop.patience=2 out_dir=none
 says err "early_stop.patience uses evaluations during training, but evaluation.every is 0"
 expect 2 "$trainer" --config tiny.yaml evaluation.every=0 keep_best=true out_dir=none
-says err "keep_best goes by evaluations"
+says err "keep_best uses evaluations"
 expect 2 "$trainer" --config tiny.yaml early_stop.patence=2
 says err "did you mean early_stop.patience?"
 expect 1 "$trainer" eval --checkpoint longer --best

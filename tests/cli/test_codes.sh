@@ -40,8 +40,8 @@ run_as kept precision.fp8.keep="[first, '*.mlp.*']"
 expect 2 "$trainer" --config tiny.yaml out_dir=no precision.mode=fp8 precision.fp8.keep=nothing-like-it
 says err "nothing-like-it\` names no linear layer"
 expect 2 "$trainer" --config tiny.yaml out_dir=no precision.mode=fp8 precision.fp8.keep="[first, last, '*']"
-says err "leaves no linear layer in codes"
+says err "leaves no linear layer to run in fp8"
 expect 2 "$trainer" --config tiny.yaml out_dir=no precision.mode=fp8 precision.fp8.recipe=block precision.fp8.power_of_two=true
-says err "precision.fp8.power_of_two is recipe current's"
+says err "precision.fp8.power_of_two is for recipe current only"
 expect 2 "$trainer" plan --config tiny.yaml device=cuda --card "H100 SXM" precision.mode=fp8 kernels.matmul=cublaslt
-says err "cublaslt has no products for precision.mode fp8"
+says err "cublaslt does not serve precision.mode fp8"

@@ -105,7 +105,7 @@ grep -q "of validation's" err && fail "validation is apart"
 for source in folder 'folder/**/*.jsonl' 'folder/{a,deep/v}.jsonl'; do
     rm -rf run-apart
     train 0 "$source" apart "${apart[@]}"
-    says err "warning: task t: folder/deep/v.jsonl: validation's, and left out of training"
+    says err "warning: task t: folder/deep/v.jsonl: read for validation, and left out of training"
     same <(losses run-alone) <(losses run-apart)
 done
 cp folder/deep/v.jsonl copy.jsonl

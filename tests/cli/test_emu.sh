@@ -161,7 +161,7 @@ train emu.yaml coarse device=emu precision.mode=tf32 max_steps=2
 expect 2 "$trainer" --config emu.yaml out_dir=refused device=cpu precision.mode=tf32
 says err "precision.mode: tf32 needs a GPU"
 expect 2 "$trainer" --config emu.yaml out_dir=refused device=cpu kernels.cuda_graph=true
-says err "kernels.cuda_graph: true needs a device that records work"
+says err "kernels.cuda_graph: true needs a device that can record steps"
 expect 2 "$trainer" --config emu.yaml out_dir=refused device=emu kernels.matmul=cublaslt
 says err "kernels.matmul: cublaslt needs an NVIDIA GPU"
 finish

@@ -92,11 +92,11 @@ refused() { # MESSAGE COMMAND...
     says err "$message"
     [ ! -e refused/checkpoints ] || fail "refused, and there is a checkpoint: $*"
 }
-refused "set distributed.virtual_ranks to 8, or exact to false" --processes 2 distributed.zero=2 continual.strategy=ewc ewc.curvature=diagonal memory.micro_batch=2
+refused "set distributed.virtual_ranks to 8, or distributed.exact to false" --processes 2 distributed.zero=2 continual.strategy=ewc ewc.curvature=diagonal memory.micro_batch=2
 refused "ewc.curvature" --processes 2 distributed.zero=1 ewc.curvature=kronecker
 refused "parts of a batch cannot be divided among 3 processes" --processes 3
 refused "cannot be cut into 4 equal parts" --processes 2 batch_size=6
-refused "distributed.virtual_ranks: 4 is what distributed.exact: true sums by" --processes 2 distributed.exact=false
+refused "distributed.virtual_ranks: 4 needs distributed.exact: true, which is set to false" --processes 2 distributed.exact=false
 expect 0 "$trainer" --config base.yaml out_dir=piece distributed.virtual_ranks=0
 expect 2 "$trainer" --config base.yaml out_dir=piece distributed.virtual_ranks=0 max_steps=8 --processes 2
 says err "was made by one process with undivided batches"

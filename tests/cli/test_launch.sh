@@ -100,7 +100,7 @@ says err "the environment variable RANK is 4, and should be a number from 0 to 3
 expect 0 env RANK=1 WORLD_SIZE=4 "$ranks" launched values distributed.launch=none
 expect 0 env RANK=1 "$ranks" launched values
 expect 2 "$ranks" launched values distributed.launch=slurm
-says err "no srun set this process's environment"
+says err "no srun started this process: start it so, or set distributed.launch=auto"
 expect 0 env SLURM_PROCID=0 SLURM_NTASKS=4 "$ranks" launched values
 # srun_as RANK: with the variables of srun.
 srun_as() {

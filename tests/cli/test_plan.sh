@@ -113,5 +113,5 @@ expect 2 "$trainer" plan $step --card "H200 SXM" --step memory.offload=optimizer
 says err "the host updates in the middle of a step"
 # shellcheck disable=SC2086
 expect 2 "$trainer" plan $step --card "H200 SXM" --step distributed.processes=2
-says err "--scaling has more of them"
+says err "--scaling is for several"
 finish

@@ -28,7 +28,7 @@ done
 same folder/texts.json original
 # A file that is no tokenizer, which -o a*.json would name first; a tokenizer is replaced.
 printf '["other texts"]' >other.json
-kept 2 "texts.json is there already, and no tokenizer.json" "${learn[@]}" --output texts.json other.json
+kept 2 "texts.json exists, and is not a tokenizer.json" "${learn[@]}" --output texts.json other.json
 expect 0 "$trainer" "${learn[@]}" --output made.json texts.json
 expect 0 "$trainer" "${learn[@]}" --output made.json texts.json
 
@@ -45,7 +45,7 @@ kept 2 "missing/r.bin: the folder missing is not there" tokenizer encode --token
 expect 0 "$trainer" tokenizer encode --tokenizer made.json --output ids.bin texts.json
 cp ids.bin ids.original
 printf 'abcd' >raw.bin
-kept 2 "raw.bin is there already, and no token file" tokenizer encode --tokenizer made.json --output raw.bin texts.json
+kept 2 "raw.bin exists, and is not a token file" tokenizer encode --tokenizer made.json --output raw.bin texts.json
 "$trainer" tokenizer decode --tokenizer made.json ids.bin >>ids.bin 2>err && fail "decoded into what it reads"
 says err "the standard output is ids.bin, which is to be read"
 same ids.bin ids.original

@@ -71,7 +71,7 @@ rm -rf stopped/checkpoints/step-00000020
 echo step-00000010 >stopped/checkpoints/latest
 cp other.txt moved.txt
 expect 2 "$trainer" --config emu.yaml out_dir=stopped kernels.tuning=table.txt
-says err "was made with another table of products"
+says err "was trained with another kernels.tuning table"
 expect 0 "$trainer" --config emu.yaml out_dir=stopped kernels.tuning=moved.txt
 bits stopped >second.bits
 bits other >first.bits

@@ -163,10 +163,12 @@ HsStatus hs_chat_parse_calls(const char *place, const char *text, const HsChatTe
     HS_TRY(parse_text(place, "function_call", text, parsed));
     const bool several = hs_json_is_array(*parsed);
     if (several && hs_json_count(*parsed) == 0)
-        return hs_fail(HS_EFORMAT, "%s: `function_call` has no call", place);
+        return hs_fail(HS_EFORMAT, "%s: `function_call` is an empty list: leave it out", place);
     if (several && form && form->calls_once && hs_json_count(*parsed) > 1)
-        return hs_fail(HS_EFORMAT, "%s: `function_call` has %d calls: the template %s renders one a message", place,
-                       hs_json_count(*parsed), made_by->name);
+        return hs_fail(
+            HS_EFORMAT,
+            "%s: `function_call` has %d calls: the template %s renders one a message: write a message for each", place,
+            hs_json_count(*parsed), made_by->name);
     snprintf(where, sizeof where, "%s: `function_call`", place);
     for (const HsJson *call = several ? hs_json_first(*parsed) : *parsed; call;
          call = several ? hs_json_next(call) : NULL)

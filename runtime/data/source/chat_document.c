@@ -285,7 +285,9 @@ static HsStatus read_conversation(const char *place, const HsJson *object, const
         conversation->messages[conversation->count - 1].role != HS_CHAT_ASSISTANT)
         return hs_chat_refuse_preference(place);
     return answered ? HS_OK
-                    : hs_fail(HS_EFORMAT, "%s: no message is the assistant's, so there is nothing to learn", place);
+                    : hs_fail(HS_EFORMAT,
+                              "%s: no message is the assistant's, so there is nothing to learn: leave the document out",
+                              place);
 }
 
 static HsStatus add_piece(HsCorpus *corpus, const HsChatText *text, size_t begin, size_t end, bool counted,

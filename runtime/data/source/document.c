@@ -72,7 +72,10 @@ static HsStatus check_escapes(const char *place, const char *text, size_t length
     for (const char *at = text; (at = memchr(at, '\\', (size_t)(end - at))) != NULL && at + 1 < end;) {
         const int unit = code_unit(at, (size_t)(end - at));
         if (unit == 0)
-            return hs_fail(HS_EFORMAT, "%s: has the escape \\u0000, which text for training must not have", place);
+            return hs_fail(HS_EFORMAT,
+                           "%s: has the escape \\u0000, which text for training must not have: remove it, or leave the "
+                           "document out",
+                           place);
         if (unit < 0xD800 || unit > 0xDFFF) {
             at += 2; /* the escaped character may be a backslash itself */
             continue;

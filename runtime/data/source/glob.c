@@ -146,7 +146,7 @@ static HsStatus expand_deep(Walk *walking, char *text, const char *deep)
     HsStatus status = folder && copy ? HS_OK : hs_fail(HS_ENOMEM, "%s: no memory for a pattern", text);
     for (char *name = copy ? strtok_r(copy, "/", &rest) : NULL; name; name = strtok_r(NULL, "/", &rest)) {
         if (count + 1 == (int)(sizeof names / sizeof *names))
-            status = hs_fail(HS_EIO, "%s: more names than a path may have", text);
+            status = hs_fail(HS_EIO, "%s: more parts between slashes than a path may have: shorten it", text);
         else if (count == 0 || strcmp(name, "**") != 0 || strcmp(names[count - 1], "**") != 0)
             names[count++] = name;
     }
@@ -183,7 +183,8 @@ static HsStatus expand_names(Words *words, char *text)
     const char *const deep = find_deep(text);
     HsStatus status = HS_OK;
     if (words->count++ == MOST_WORDS)
-        return hs_fail(HS_EIO, "%s: its braces make more than %d patterns", text, MOST_WORDS);
+        return hs_fail(HS_EIO, "%s: its braces make more than %d patterns: use wildcards, or several entries", text,
+                       MOST_WORDS);
     if (deep)
         status = expand_deep(&walking, text, deep);
     else if (!has_wildcard(text))

@@ -40,17 +40,18 @@ HsStatus hs_jsonl_explain(HsStatus status, const char *place, const char *text, 
     if (text[begin] == '<')
         return hs_fail(
             HS_EFORMAT,
-            "%s: a page of the web or XML begins here, not JSON: where that came for the file, fetch the file "
+            "%s: HTML or XML begins here, not JSON: if a web page was saved in place of the file, fetch the file "
             "itself",
             place);
     if (text[begin] != '{')
         return status;
     const size_t key = begin + 1 + blanks(text, length, begin + 1);
     if (key < length && text[key] == '\'')
-        return hs_fail(HS_EFORMAT,
-                       "%s: column %zu: a single quote: JSON's are double ones; of Python's objects json.dumps makes "
-                       "JSON, str does not",
-                       place, key + 1);
+        return hs_fail(
+            HS_EFORMAT,
+            "%s: column %zu: a single quote, but JSON has double ones: write Python's objects with json.dumps, "
+            "not with str",
+            place, key + 1);
     const bool ended = hs_json_element_end(text, length, &end);
     if (!ended && last)
         return hs_fail(HS_EFORMAT, "%s: the file ends within the object that begins here: it is cut off; copy it again",

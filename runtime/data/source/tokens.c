@@ -34,7 +34,7 @@ HsStatus hs_token_file_check_replaced(const char *path)
     for (int i = 0; i < HS_TOKEN_LAYOUTS; i++)
         if (length == 0 || (length == 4 && little_endian(start, 4) == hs_token_layouts[i].magic))
             return HS_OK;
-    return hs_fail(HS_ECONFIG, "%s is there already, and no token file with a header: name another file, or remove it",
+    return hs_fail(HS_ECONFIG, "%s exists, and is not a token file with a header: name another file, or remove it",
                    path);
 }
 
@@ -61,13 +61,17 @@ static HsStatus read_header(const char *name, const char *bytes, size_t size, si
                        "%s: byte 4: version %" PRIu32 " of a %" PRIu32 " token file; only %" PRIu32 " is known", name,
                        version, magic, layout->version);
     if (count < 0)
-        return hs_fail(HS_EFORMAT, "%s: byte 8: a negative number of tokens (%" PRId32 ")", name, count);
+        return hs_fail(
+            HS_EFORMAT,
+            "%s: byte 8: a negative number of tokens, so the file is damaged: copy or write it again (%" PRId32 ")",
+            name, count);
     uint64_t expected = HS_TOKEN_HEADER_BYTES + (uint64_t)count * layout->token_bytes;
     if (expected != size)
-        return hs_fail(HS_EFORMAT,
-                       "%s: byte 8: the header says %" PRId32 " tokens, which makes %" PRIu64
-                       " bytes, but the file has %zu; it is cut off or was not written to its end",
-                       name, count, expected, size);
+        return hs_fail(
+            HS_EFORMAT,
+            "%s: byte 8: the header says %" PRId32 " tokens, which makes %" PRIu64
+            " bytes, but the file has %zu; it is cut off or was not written to its end: copy or write it again",
+            name, count, expected, size);
     *token_bytes = layout->token_bytes;
     return HS_OK;
 }
@@ -80,8 +84,10 @@ HsStatus hs_token_file_parse(const char *name, const char *bytes, size_t size, c
         HS_TRY(read_header(name, bytes, size, &token_bytes));
         offset = HS_TOKEN_HEADER_BYTES;
     } else if (size % 2 != 0) {
-        return hs_fail(HS_EFORMAT, "%s: %zu bytes are no whole number of u16 tokens (data.token_file: raw16)", name,
-                       size);
+        return hs_fail(HS_EFORMAT,
+                       "%s: %zu bytes are no whole number of u16 tokens: the file is cut off, or data.token_file: "
+                       "raw16 is wrong for it",
+                       name, size);
     }
     size_t count = (size - offset) / token_bytes;
     if (count == 0)

@@ -173,7 +173,10 @@ static HsStatus make_symbols(Encoder *encoder, const char *piece, size_t length)
 {
     const HsBpe *bpe = encoder->bpe;
     if (length > INT32_MAX / 2)
-        return hs_fail(HS_EUNSUPPORTED, "tokenizer: a piece of %zu bytes without a break is too long", length);
+        return hs_fail(
+            HS_EUNSUPPORTED,
+            "tokenizer: a piece of %zu bytes without a break, such as a space, is too long: split it, or leave it out",
+            length);
     /* A byte-level unit is two bytes in the byte map, each of which may be a fallback. */
     HS_TRY(hs_array_grow(&encoder->symbols, sizeof *encoder->symbols, 2 * length + 1, &encoder->symbol_capacity));
     encoder->symbol_count = 0;

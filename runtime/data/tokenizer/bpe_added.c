@@ -167,8 +167,9 @@ static HsStatus check_bytes(const HsBpeLoading *loading, const char *content)
     bool other = mapped >= 0 && ((size_t)mapped != length || memcmp(bytes, content, length) != 0);
     free(bytes);
     if (other)
-        return hs_fail(HS_EUNSUPPORTED, "%s: added token \"%.60s\" is also a token for other bytes", loading->name,
-                       content);
+        return hs_fail(HS_EUNSUPPORTED,
+                       "%s: added token \"%.60s\" is in model.vocab too, where it stands for other bytes",
+                       loading->name, content);
     return HS_OK;
 }
 
@@ -215,7 +216,7 @@ static HsStatus insert_content(HsBpeLoading *loading, const char *content, bool 
                           ? hs_normalizer_apply(bpe->normalizer, loading->matcher, content, strlen(content), &bytes)
                           : hs_bytes_append(&bytes, content, strlen(content));
     if (status == HS_OK && (bytes.count == 0 || bytes.count > ADDED_MAX_BYTES))
-        status = hs_fail(HS_EUNSUPPORTED, "%s: added token \"%.60s\": %zu bytes to look for; 1 to %d are supported",
+        status = hs_fail(HS_EUNSUPPORTED, "%s: added token \"%.60s\": its text has %zu bytes; 1 to %d are supported",
                          loading->name, content, bytes.count, ADDED_MAX_BYTES);
     if (status == HS_OK)
         status = insert(loading, &bpe->tries[normalized], bytes.items, bytes.count, index);

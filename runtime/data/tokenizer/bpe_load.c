@@ -222,7 +222,7 @@ static HsStatus check_model(const char *name, const HsJson *model)
     const HsJson *dropout = hs_json_get(model, "dropout");
     if (!dropout || hs_json_is_null(dropout) || hs_json_number(dropout) == 0)
         return HS_OK;
-    return hs_fail(HS_EUNSUPPORTED, "%s.dropout is not supported", where);
+    return hs_fail(HS_EUNSUPPORTED, "%s.dropout is not supported: set it to null", where);
 }
 
 /* truncation and padding are a caller's, which the last one left in the file: the library sets them anew each time. */

@@ -88,7 +88,9 @@ HsStatus hs_member_scheme(const char *where, const HsJson *node, HsPrefix *prefi
         if (strcmp(names[i], scheme) != 0)
             continue;
         if (!older && i != HS_PREFIX_NEVER)
-            return hs_fail(HS_EFORMAT, "%s: add_prefix_space is false, but prepend_scheme is %s", where, scheme);
+            return hs_fail(HS_EFORMAT,
+                           "%s: add_prefix_space is false, so prepend_scheme must be never or left out, but is %s",
+                           where, scheme);
         *prefix = (HsPrefix)i;
         return HS_OK;
     }

@@ -172,7 +172,8 @@ HsStatus hs_tokenizer_settle(HsTokenizer *tokenizer, const HsConfig *config)
     HS_TRY(hs_tokenizer_set_end_of_text(tokenizer, config->tokenizer.end_of_text));
     tokenizer->rows = rows > 0 && rows < tokenizer->vocabulary ? rows : 0;
     if (tokenizer->rows > 0 && tokenizer->end_of_text >= tokenizer->rows) {
-        hs_warn("the token between documents is number %d, but the model has %lld rows: none is put there",
+        hs_warn("the end-of-text token has id %d, but the model has %lld rows (vocab_size): documents follow each "
+                "other without one",
                 tokenizer->end_of_text, (long long)rows);
         tokenizer->end_of_text = -1;
     }

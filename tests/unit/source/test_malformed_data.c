@@ -81,9 +81,8 @@ Test(malformed_data, jsonl)
         { "x.jsonl", "[\n{\"text\":\"a\"}\n]\n", NULL,
           "@/x.jsonl:1: a list begins here, and a line of JSON Lines holds one object: if the file is one list of "
           "documents, set the task's format: json, or name it .json" },
-        { "x.jsonl", "{'text': 'a'}\n", NULL, "@/x.jsonl:1: column 2: a single quote: JSON's are double ones; ..." },
-        { "x.jsonl", "<!DOCTYPE html>\n<html>", NULL,
-          "@/x.jsonl:1: a page of the web or XML begins here, not JSON: ..." },
+        { "x.jsonl", "{'text': 'a'}\n", NULL, "@/x.jsonl:1: column 2: a single quote, but JSON has double ones: ..." },
+        { "x.jsonl", "<!DOCTYPE html>\n<html>", NULL, "@/x.jsonl:1: HTML or XML begins here, not JSON: ..." },
         { "x.jsonl", "17\n", NULL, "@/x.jsonl:1: a line must be an object such as {\"text\": \"...\"}" },
         { "x.jsonl", "{\"text\":\"a\"}\n{\"text\":\"\\\\ud800 \\uDBFF\"}\n", NULL,
           "@/x.jsonl:2: column 18: the escape \\uDBFF is one half of a surrogate pair without the other, which is no "
@@ -101,7 +100,8 @@ Test(malformed_data, jsonl)
           "@/x.jsonl:1: has `text` and also `prompt` and `completion`; leave one out, or name other fields with the "
           "task's text_field, prompt_field and completion_field" },
         { "x.jsonl", "{\"text\":\"a\\u0000b\"}\n", NULL,
-          "@/x.jsonl:1: has the escape \\u0000, which text for training must not have" },
+          "@/x.jsonl:1: has the escape \\u0000, which text for training must not have: remove it, or leave the "
+          "document out" },
     };
     RUN(cases, HS_EFORMAT);
 }
@@ -222,16 +222,17 @@ Test(malformed_data, token_files)
           "@/x.bin: byte 0: the number 20240326 begins no known token file (20240520: u16, 20240801: u32); " RAW16 },
         { 20240520, 2, 8, 1040, -1, "@/x.bin: byte 4: version 2 of a 20240520 token file; only 1 is known" },
         { 20240801, 1, 8, 1056, -1, "@/x.bin: byte 4: version 1 of a 20240801 token file; only 7 is known" },
-        { 20240520, 1, 0xffffffff, 1040, -1, "@/x.bin: byte 8: a negative number of tokens (-1)" },
+        { 20240520, 1, 0xffffffff, 1040, -1,
+          "@/x.bin: byte 8: a negative number of tokens, so the file is damaged: copy or write it again (-1)" },
         { 20240520, 1, 9, 1040, -1,
           "@/x.bin: byte 8: the header says 9 tokens, which makes 1042 bytes, but the file has 1040; it is cut off or "
-          "was not written to its end" },
+          "was not written to its end: copy or write it again" },
         { 20240520, 1, 8, 1041, -1,
           "@/x.bin: byte 8: the header says 8 tokens, which makes 1040 bytes, but the file has 1041; it is cut off or "
-          "was not written to its end" },
+          "was not written to its end: copy or write it again" },
         { 20240801, 7, 0x7fffffff, 1056, -1,
           "@/x.bin: byte 8: the header says 2147483647 tokens, which makes 8589935612 bytes, but the file has 1056; it "
-          "is cut off or was not written to its end" },
+          "is cut off or was not written to its end: copy or write it again" },
         { 20240520, 1, 8, 1040, 1030,
           "@/x.bin: byte 1030: token 300 is not below the tokenizer's vocabulary of 257; set tokenizer.kind and "
           "tokenizer.path to the tokenizer that wrote the file" },
@@ -262,7 +263,9 @@ Test(malformed_data, raw_token_file)
     fixture.config.data.token_file = "raw16";
     data_fixture_train(&fixture, "x.bin");
     data_fixture_write(&fixture, "x.bin", "odd", 3);
-    expect_failure(&fixture, HS_EFORMAT, "@/x.bin: 3 bytes are no whole number of u16 tokens (data.token_file: raw16)");
+    expect_failure(&fixture, HS_EFORMAT,
+                   "@/x.bin: 3 bytes are no whole number of u16 tokens: the file is cut off, or data.token_file: raw16 "
+                   "is wrong for it");
     data_fixture_write(&fixture, "x.bin", "a\0b\0\1\1", 6);
     expect_failure(&fixture, HS_EFORMAT,
                    "@/x.bin: byte 4: token 257 is not below the tokenizer's vocabulary of 257; set tokenizer.kind and "

@@ -160,7 +160,7 @@ Test(compare_page, different_tasks_do_not_compare)
     cr_expect_eq(hs_compare_figures(sample.rows, 3, &figures), HS_EINVAL);
     cr_expect_null(figures);
     cr_expect_str_eq(hs_error_message(),
-                     "run 2 of ewc & er has 3 tasks, others have 2: only runs of the same tasks compare");
+                     "run 2 of ewc & er has 3 tasks, others have 2: only runs of the same tasks can be compared");
     cr_expect_eq(hs_compare_figures(sample.rows, 0, &figures), HS_EINVAL);
     sample_free(&sample);
 }
