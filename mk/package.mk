@@ -35,11 +35,12 @@ INSTALLED   = bin/trainer $(addprefix lib/halfstep/,$(notdir $(EMU_PART) $(CUDA_
 # Where each shell looks, by the path that ends in its name.
 ZSH_FOLDER  = share/zsh/site-functions
 COMPLETIONS = share/bash-completion/completions/trainer $(ZSH_FOLDER)/_trainer share/fish/vendor_completions.d/trainer.fish
+STRIP       = -s
 .PHONY: install uninstall
 install: $(BUILD)/trainer ## install under PREFIX (/usr/local): the trainer, parts that were built, manual page, completion, the header for allocators
 	install -d $(addprefix $(ROOT)/,$(sort $(dir $(INSTALLED))))
-	install -s -m 755 $(BUILD)/trainer $(ROOT)/bin/trainer
-	$(foreach part,$(wildcard $(EMU_PART) $(CUDA_PART) $(MPI_PART)),install -s -m 755 $(part) $(ROOT)/lib/halfstep;)
+	install $(STRIP) -m 755 $(BUILD)/trainer $(ROOT)/bin/trainer
+	$(foreach part,$(wildcard $(EMU_PART) $(CUDA_PART) $(MPI_PART)),install $(STRIP) -m 755 $(part) $(ROOT)/lib/halfstep;)
 	install -m 644 kernels/base/memory_hooks.h $(ROOT)/include/halfstep
 	$(BUILD)/trainer reference --man >$(ROOT)/share/man/man1/trainer.1
 	$(foreach file,$(COMPLETIONS),$(BUILD)/trainer reference --completion $(word 2,$(subst /, ,$(file:share/bash-completion%=share/bash%))) >$(ROOT)/$(file);)
@@ -47,6 +48,27 @@ install: $(BUILD)/trainer ## install under PREFIX (/usr/local): the trainer, par
 uninstall: ## remove what install put there
 	rm -f $(addprefix $(ROOT)/,$(INSTALLED))
 	@for folder in lib include; do [ ! -d $(ROOT)/$$folder/halfstep ] || rmdir --ignore-fail-on-non-empty $(ROOT)/$$folder/halfstep; done
+
+# An archive of what git knows, which builds without git, and Debian packages of it: the trainer, and the emulator apart.
+# CHANGED is the packages' date; DEB_FLAGS go to dpkg-buildpackage.
+VERSION   := $(shell sed -n 's/^\#define HS_VERSION "\(.*\)"/\1/p' runtime/commands/command.h)
+DIST       = $(BUILD)/halfstep-$(VERSION).tar.gz
+DEB        = $(BUILD)/deb
+CHANGED   ?= $(shell git log -1 --format=%aD 2>/dev/null || date -R)
+DEB_FLAGS ?= -us -uc
+.PHONY: dist deb
+dist: ## build/halfstep-VERSION.tar.gz: the sources, which build without git
+	@mkdir -p $(BUILD)
+	git archive --format=tar.gz --prefix=halfstep-$(VERSION)/ -o $(DIST) HEAD
+deb: dist ## build/deb: Debian packages halfstep and halfstep-emulator, of what is committed; needs debhelper
+	rm -rf $(DEB) && mkdir -p $(DEB)
+	cp $(DIST) $(DEB)/halfstep_$(VERSION).orig.tar.gz
+	tar -xf $(DIST) -C $(DEB)
+	cp -r mk/debian $(DEB)/halfstep-$(VERSION)/debian
+	printf 'halfstep (%s-1) unstable; urgency=medium\n\n  * See CHANGELOG.md.\n\n -- %s  %s\n' '$(VERSION)' \
+	    "$$(sed -n 's/^Maintainer: //p' mk/debian/control)" '$(CHANGED)' >$(DEB)/halfstep-$(VERSION)/debian/changelog
+	cd $(DEB)/halfstep-$(VERSION) && env -u MAKEFLAGS -u MAKELEVEL dpkg-buildpackage -b $(DEB_FLAGS)
+	@ls -l $(DEB)/*.deb
 
 # The programs of bench/gpu.sh as one, so that the library is there once: each source with another name for main.
 PACKAGE_PROGRAMS = trainer fragments agreement products fp8 attention bandwidth ops collectives
