@@ -50,13 +50,13 @@ static double load_code(const HsCodes *codes, int64_t index)
 }
 
 /* An operand's bytes: its own, or what stands for them. */
-typedef struct HsSource {
+typedef struct HsFactor {
     const HsTensor *x;
     const HsQuantized *quantized;
     const HsCodes *codes;
-} HsSource;
+} HsFactor;
 
-static double load_element(const HsSource *source, int64_t index)
+static double load_element(const HsFactor *source, int64_t index)
 {
     return source->codes       ? load_code(source->codes, index)
            : source->quantized ? load_quantized(source->x, source->quantized, index)
@@ -64,7 +64,7 @@ static double load_element(const HsSource *source, int64_t index)
 }
 
 /* tile[r][c] = op(x)[row + r, column + c], zero beyond the edges. */
-static void load_tile(const HsSource *source, bool transposed, int64_t row, int64_t column, HsSumTile *tile)
+static void load_tile(const HsFactor *source, bool transposed, int64_t row, int64_t column, HsSumTile *tile)
 {
     const HsTensor *const x = source->x;
     const int64_t rows = x->shape[transposed ? 1 : 0], columns = x->shape[transposed ? 0 : 1];
@@ -142,7 +142,7 @@ HsStatus hs_ref_matmul(HsContext *context, const HsMatmulArgs *given)
     }
     const int64_t rows = args->c.shape[0], columns = args->b.values.shape[args->transpose_b ? 0 : 1];
     const int64_t depth = args->a.values.shape[args->transpose_a ? 0 : 1];
-    const HsSource from_a = { &args->a.values, NULL, hs_codes_of(&args->a) },
+    const HsFactor from_a = { &args->a.values, NULL, hs_codes_of(&args->a) },
                    from_b = { &args->b.values, hs_nf4_of(&args->b), hs_codes_of(&args->b) };
     HsSumTile a, b, sum;
     for (int64_t row = 0; row < rows; row += TILE) {

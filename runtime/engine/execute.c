@@ -65,8 +65,8 @@ static void bind_all_amaxes(const HsAction *action, const HsNode *node, HsLayerC
     bind_amaxes(call->model, node->taken, HS_NODE_MADE, false, call->training, call->taken);
 }
 
-static HsLayerCall make_run(const HsProgram *program, HsContext *context, const HsAction *action,
-                            const HsExecution *execution)
+static HsLayerCall make_call(const HsProgram *program, HsContext *context, const HsAction *action,
+                             const HsExecution *execution)
 {
     const HsModel *model = program->model;
     const HsNode *node = &model->nodes[action->node];
@@ -142,7 +142,7 @@ HsStatus hs_execute_action(const HsProgram *program, HsContext *context, const H
     if (action->kind != HS_ACTION_BACKWARD)
         return hs_execute_forward(program, context, action, execution);
     const HsNode *node = &program->model->nodes[action->node];
-    HsLayerCall call = make_run(program, context, action, execution);
+    HsLayerCall call = make_call(program, context, action, execution);
     HS_TRY(clear_shares(program, context, action, &call));
     return node->layer->backward(&call, node);
 }
@@ -151,7 +151,7 @@ HsStatus hs_execute_forward(const HsProgram *program, HsContext *context, const 
                             const HsExecution *execution)
 {
     const HsNode *node = &program->model->nodes[action->node];
-    HsLayerCall call = make_run(program, context, action, execution);
+    HsLayerCall call = make_call(program, context, action, execution);
     return node->layer->forward(&call, node);
 }
 

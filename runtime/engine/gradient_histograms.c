@@ -172,8 +172,9 @@ static HsStatus run(Walk *walk, const int32_t *tokens, const int32_t *targets, c
     return hs_program_clear_gradients(program, context);
 }
 
-HsStatus hs_program_survey(HsProgram *program, HsContext *context, const int32_t *tokens, const int32_t *targets,
-                           uint64_t seed, uint32_t step, int64_t row_offset, float gradient_scale, HsSurvey *survey)
+HsStatus hs_program_gradient_histograms(HsProgram *program, HsContext *context, const int32_t *tokens,
+                                        const int32_t *targets, uint64_t seed, uint32_t step, int64_t row_offset,
+                                        float gradient_scale, HsSurvey *survey)
 {
     assert(program->training);
     const HsModel *model = program->model;

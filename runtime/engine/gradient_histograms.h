@@ -27,8 +27,9 @@ typedef struct HsSurvey {
 
 /* Arguments as hs_program_train's.  Gradients are clear before and after.  The caller owns the survey.
  * errors: HS_ENOMEM, and what the actions return; then there is nothing to deinit */
-HsStatus hs_program_survey(HsProgram *program, HsContext *context, const int32_t *tokens, const int32_t *targets,
-                           uint64_t seed, uint32_t step, int64_t row_offset, float gradient_scale, HsSurvey *survey);
+HsStatus hs_program_gradient_histograms(HsProgram *program, HsContext *context, const int32_t *tokens,
+                                        const int32_t *targets, uint64_t seed, uint32_t step, int64_t row_offset,
+                                        float gradient_scale, HsSurvey *survey);
 void hs_survey_deinit(HsSurvey *survey);
 
 #endif

@@ -74,7 +74,7 @@ int hs_node_backward_slots(const HsModel *model, const HsNode *node, int slots[H
     return append_read(node->saved, HS_NODE_SAVED, layer->reads_saved & saved, slots, used);
 }
 
-static bool step_makes(const HsNode *node, const bool *wanted)
+static bool node_makes(const HsNode *node, const bool *wanted)
 {
     bool makes = false;
     for (int i = 0; i < HS_NODE_OUTPUTS; i++)
@@ -91,10 +91,10 @@ typedef struct Schedule {
     bool *again;   /* per node: run again */
 } Schedule;
 
-static HsAction *append(HsProgram *program, HsActionKind kind, int step)
+static HsAction *append(HsProgram *program, HsActionKind kind, int node)
 {
     HsAction *action = &program->actions[program->action_count++];
-    *action = (HsAction){ .kind = kind, .node = step };
+    *action = (HsAction){ .kind = kind, .node = node };
     return action;
 }
 
@@ -124,7 +124,7 @@ static void mark_needed(Schedule *schedule)
     }
     for (int s = model->node_count - 1; s >= 0; s--) {
         const HsNode *node = &model->nodes[s];
-        schedule->again[s] = step_makes(node, schedule->needed);
+        schedule->again[s] = node_makes(node, schedule->needed);
         if (schedule->again[s] && node->layer->carries_sum && schedule->dropped[node->outputs[0]])
             schedule->needed[node->outputs[0]] = true;
         for (int i = 0; schedule->again[s] && !has_sum(schedule, node) && i < HS_NODE_INPUTS; i++) {
@@ -144,12 +144,12 @@ static bool reads_needed(const Schedule *schedule, const HsNode *node)
     return false;
 }
 
-/* A block's nodes stand together: `step` is one of them. */
-static void append_again(Schedule *schedule, int step)
+/* A block's nodes stand together: `node` is one of them. */
+static void append_again(Schedule *schedule, int node)
 {
     const HsModel *model = schedule->program->model;
-    const int block = model->nodes[step].block;
-    int first = step;
+    const int block = model->nodes[node].block;
+    int first = node;
     while (first > 0 && model->nodes[first - 1].block == block)
         first--;
     for (int s = first; s < model->node_count && model->nodes[s].block == block; s++)

@@ -123,14 +123,14 @@ static int add_slot(HsBuilder *builder, const char *name, int rank, int64_t colu
 }
 
 /* A node with everything absent; valid until the next one is added. */
-static HsNode *add_step(HsBuilder *builder, const HsLayer *layer, const char *name, int input)
+static HsNode *add_node(HsBuilder *builder, const HsLayer *layer, const char *name, int input)
 {
     HsModel *model = builder->model;
-    HsNode *steps = room_for_one(builder, model->nodes, model->node_count, &builder->step_capacity, sizeof *steps);
-    if (steps == NULL)
+    HsNode *nodes = room_for_one(builder, model->nodes, model->node_count, &builder->node_capacity, sizeof *nodes);
+    if (nodes == NULL)
         return NULL;
-    model->nodes = steps;
-    HsNode *node = &steps[model->node_count++];
+    model->nodes = nodes;
+    HsNode *node = &nodes[model->node_count++];
     *node = (HsNode){ 0 };
     node->layer = layer;
     name_in_block(builder, node->name, sizeof node->name, name);
@@ -228,7 +228,7 @@ int hs_builder_inputs(HsBuilder *builder)
 int hs_builder_embedding(HsBuilder *builder, int tokens, int token_table, int position_table)
 {
     HsModel *model = builder->model;
-    HsNode *node = add_step(builder, &hs_layer_embedding, "embedding", tokens);
+    HsNode *node = add_node(builder, &hs_layer_embedding, "embedding", tokens);
     if (node == NULL)
         return HS_NONE;
     node->params[0] = token_table;
@@ -239,7 +239,7 @@ int hs_builder_embedding(HsBuilder *builder, int tokens, int token_table, int po
 int hs_builder_norm(HsBuilder *builder, const char *name, HsNormKind kind, int input, int weight, int bias)
 {
     const HsPrecision *precision = &builder->model->precision;
-    HsNode *node = add_step(builder, &hs_layer_norm, name, input);
+    HsNode *node = add_node(builder, &hs_layer_norm, name, input);
     if (node == NULL)
         return HS_NONE;
     node->attributes.norm = kind;
@@ -254,7 +254,7 @@ int hs_builder_norm(HsBuilder *builder, const char *name, HsNormKind kind, int i
 int hs_builder_linear(HsBuilder *builder, const HsLinearSpec *spec, int *pre)
 {
     const HsPrecision *precision = &builder->model->precision;
-    HsNode *node = add_step(builder, &hs_layer_linear, spec->name, spec->input);
+    HsNode *node = add_node(builder, &hs_layer_linear, spec->name, spec->input);
     if (node == NULL)
         return HS_NONE;
     HsDtype result = spec->residual == HS_NONE ? precision->activation : precision->residual;
@@ -288,7 +288,7 @@ int hs_builder_branch_end(HsBuilder *builder, HsLinearSpec spec, int residual)
     int branch = hs_builder_linear(builder, &spec, NULL);
     char name[48];
     snprintf(name, sizeof name, "%s.dropout", spec.name);
-    HsNode *node = add_step(builder, &hs_layer_dropout_residual, name, branch);
+    HsNode *node = add_node(builder, &hs_layer_dropout_residual, name, branch);
     if (node == NULL)
         return HS_NONE;
     node->inputs[1] = residual;
@@ -298,7 +298,7 @@ int hs_builder_branch_end(HsBuilder *builder, HsLinearSpec spec, int residual)
 int hs_builder_head_norm(HsBuilder *builder, int qkv, int q_weight, int k_weight)
 {
     HsModel *model = builder->model;
-    HsNode *node = add_step(builder, &hs_layer_head_norm, "attention.head_norm", qkv);
+    HsNode *node = add_node(builder, &hs_layer_head_norm, "attention.head_norm", qkv);
     if (node == NULL)
         return HS_NONE;
     node->params[0] = q_weight;
@@ -327,7 +327,7 @@ static HsRopeRule rope_rule(const HsConfig *config)
 int hs_builder_rope(HsBuilder *builder, int qkv)
 {
     HsModel *model = builder->model;
-    HsNode *node = add_step(builder, &hs_layer_rope, "attention.rope", qkv);
+    HsNode *node = add_node(builder, &hs_layer_rope, "attention.rope", qkv);
     if (node == NULL)
         return HS_NONE;
     node->attributes.rope = rope_rule(builder->config);
@@ -338,7 +338,7 @@ int hs_builder_rope(HsBuilder *builder, int qkv)
 int hs_builder_attention(HsBuilder *builder, int qkv)
 {
     HsModel *model = builder->model;
-    HsNode *node = add_step(builder, &hs_layer_attention, "attention", qkv);
+    HsNode *node = add_node(builder, &hs_layer_attention, "attention", qkv);
     if (node == NULL)
         return HS_NONE;
     node->attributes.score = (HsScoreRule){ .scale = (float)(1.0 / sqrt((double)model->head_dim)) };
@@ -350,7 +350,7 @@ int hs_builder_attention(HsBuilder *builder, int qkv)
 void hs_builder_head(HsBuilder *builder, int hidden, int weight)
 {
     HsModel *model = builder->model;
-    HsNode *node = add_step(builder, &hs_layer_head_loss, "head", hidden);
+    HsNode *node = add_node(builder, &hs_layer_head_loss, "head", hidden);
     if (node == NULL)
         return;
     node->inputs[1] = model->targets_slot;

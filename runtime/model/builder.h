@@ -16,7 +16,7 @@ typedef struct HsBuilder {
     HsStatus status;
     int block;      /* of the next nodes; HS_NONE outside blocks */
     unsigned group; /* HS_GROUP_* of the next nodes */
-    int step_capacity, slot_capacity, param_capacity;
+    int node_capacity, slot_capacity, param_capacity;
 } HsBuilder;
 
 /* One linear layer. */

@@ -14,7 +14,7 @@
 #include "runtime/model/builder.h"
 
 /* A norm's gain, and its bias when the model has biases. */
-static int gpt2_norm(HsBuilder *builder, const char *step_name, const char *prefix, const char *suffix, int input)
+static int gpt2_norm(HsBuilder *builder, const char *node_name, const char *prefix, const char *suffix, int input)
 {
     char weight_name[48], bias_name[48];
     snprintf(weight_name, sizeof weight_name, "%s.weight", suffix);
@@ -23,17 +23,17 @@ static int gpt2_norm(HsBuilder *builder, const char *step_name, const char *pref
     int weight = hs_builder_vector(builder, prefix, weight_name, HS_START_ONE, width), bias = HS_NONE;
     if (builder->config->model.bias)
         bias = hs_builder_vector(builder, prefix, bias_name, HS_START_ZERO, width);
-    return hs_builder_norm(builder, step_name, HS_NORM_LAYER, input, weight, bias);
+    return hs_builder_norm(builder, node_name, HS_NORM_LAYER, input, weight, bias);
 }
 
 /* A linear layer's parameters around what the caller says of its place. */
-static HsLinearSpec gpt2_linear(HsBuilder *builder, const char *step_name, const char *prefix, const char *suffix,
+static HsLinearSpec gpt2_linear(HsBuilder *builder, const char *node_name, const char *prefix, const char *suffix,
                                 HsParamStart start, int input, int64_t inputs, int64_t outputs)
 {
     char weight_name[48], bias_name[48];
     snprintf(weight_name, sizeof weight_name, "%s.weight", suffix);
     snprintf(bias_name, sizeof bias_name, "%s.bias", suffix);
-    HsLinearSpec spec = { .name = step_name,
+    HsLinearSpec spec = { .name = node_name,
                           .input = input,
                           .input_pre = HS_NONE,
                           .outputs = outputs,

@@ -105,19 +105,19 @@ static inline HsTensor hs_tensor_rows(HsTensor tensor, int64_t first, int64_t co
     return tensor;
 }
 
-static inline HsTensor hs_run_weight(const HsLayerCall *call, int index)
+static inline HsTensor hs_call_weight(const HsLayerCall *call, int index)
 {
     return call->params[index] ? call->params[index]->stored.values : (HsTensor){ 0 };
 }
 
 /* Absent where the parameter is frozen: backward leaves that gradient out. */
-static inline HsTensor hs_run_gradient(const HsLayerCall *call, int index)
+static inline HsTensor hs_call_gradient(const HsLayerCall *call, int index)
 {
     return call->params[index] ? call->params[index]->gradient : (HsTensor){ 0 };
 }
 
 /* The node's heads, at this call's batch and length. */
-static inline HsHeads hs_run_heads(const HsLayerCall *call, const HsNode *node)
+static inline HsHeads hs_call_heads(const HsLayerCall *call, const HsNode *node)
 {
     HsHeads heads = node->attributes.heads;
     heads.batch = call->batch;
@@ -126,12 +126,12 @@ static inline HsHeads hs_run_heads(const HsLayerCall *call, const HsNode *node)
 }
 
 /* What training adds to -log p and its gradient: neither evaluation nor a probe has any of it. */
-static inline float hs_run_z_loss(const HsLayerCall *call, const HsNode *node)
+static inline float hs_call_z_loss(const HsLayerCall *call, const HsNode *node)
 {
     return call->training ? node->attributes.z_loss : 0.0f;
 }
 
-static inline float hs_run_dropout(const HsLayerCall *call, const HsNode *node)
+static inline float hs_call_dropout(const HsLayerCall *call, const HsNode *node)
 {
     return call->training ? node->attributes.dropout : 0.0f;
 }

@@ -14,11 +14,11 @@
 
 #include "runtime/model/builder.h"
 
-static HsLinearSpec llama_linear(HsBuilder *builder, const char *step_name, const char *prefix, const char *weight_name,
+static HsLinearSpec llama_linear(HsBuilder *builder, const char *node_name, const char *prefix, const char *weight_name,
                                  HsParamStart start, int input, int64_t inputs, int64_t outputs)
 {
     return (HsLinearSpec){
-        .name = step_name,
+        .name = node_name,
         .input = input,
         .input_pre = HS_NONE,
         .outputs = outputs,
@@ -28,10 +28,10 @@ static HsLinearSpec llama_linear(HsBuilder *builder, const char *step_name, cons
     };
 }
 
-static int llama_norm(HsBuilder *builder, const char *step_name, const char *prefix, const char *weight_name, int input)
+static int llama_norm(HsBuilder *builder, const char *node_name, const char *prefix, const char *weight_name, int input)
 {
     int weight = hs_builder_vector(builder, prefix, weight_name, HS_START_ONE, builder->model->width);
-    return hs_builder_norm(builder, step_name, HS_NORM_RMS, input, weight, HS_NONE);
+    return hs_builder_norm(builder, node_name, HS_NORM_RMS, input, weight, HS_NONE);
 }
 
 static int llama_attention_branch(HsBuilder *builder, const char *prefix, int x)

@@ -126,11 +126,11 @@ static double mask_factor(const HsAttentionView *view, int64_t row, int64_t h, i
 }
 
 /* E_i and the exact lse of one query head. */
-typedef struct HsRowScores {
+typedef struct HsAttentionRow {
     double error, lse;
-} HsRowScores;
+} HsAttentionRow;
 
-static HsRowScores analyse_scores(const HsAttentionView *view, int64_t row, int64_t h)
+static HsAttentionRow analyse_scores(const HsAttentionView *view, int64_t row, int64_t h)
 {
     const HsHeads *heads = &view->heads;
     const int64_t g = h / (heads->heads / heads->kv_heads);
@@ -146,7 +146,7 @@ static HsRowScores analyse_scores(const HsAttentionView *view, int64_t row, int6
     for (int64_t j = first_of(view, row); j <= position_of(view, row); j++)
         total += exp(score_of(view, q, key_of(view, row, j, g, 0)) - maximum);
     const double error = product_error + hs_gamma(2) * largest + hs_gamma(HS_FUNCTION_ROUNDINGS);
-    return (HsRowScores){ error, maximum + log(total) };
+    return (HsAttentionRow){ error, maximum + log(total) };
 }
 
 void hs_bound_attention_forward(const HsAttentionView *view, double *out_error, double *lse_error)
@@ -158,7 +158,7 @@ void hs_bound_attention_forward(const HsAttentionView *view, double *out_error, 
         const double sums = hs_gamma(3 * (position_of(view, row) + 1) + 8);
         for (int64_t h = 0; h < heads->heads; h++) {
             const int64_t g = h / (heads->heads / heads->kv_heads), at = row * heads->heads + h;
-            const HsRowScores scores = analyse_scores(view, row, h);
+            const HsAttentionRow scores = analyse_scores(view, row, h);
             if (lse_error)
                 lse_error[at] = scores.error + sums + hs_gamma(HS_FUNCTION_ROUNDINGS) * fabs(scores.lse);
             double *out = out_error + at * width;

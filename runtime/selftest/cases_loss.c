@@ -106,11 +106,11 @@ static HsStatus call(HsTrial *trial, HsContext *context, const HsTensor *t)
 /* The exact lse of a row, and how far off f32 may be: each exponent l - max is rounded (u (|l| + |max|)) and its
  * exponential is a function's roundings off, the sum gathers V terms, the logarithm and the last addition round again.
  */
-typedef struct HsRowScores {
+typedef struct HsLossRow {
     double lse, error;
-} HsRowScores;
+} HsLossRow;
 
-static HsRowScores analyse_row(const double *logits, int64_t count)
+static HsLossRow analyse_row(const double *logits, int64_t count)
 {
     double maximum = -INFINITY, largest = 0.0, total = 0.0;
     for (int64_t v = 0; v < count; v++) {
@@ -123,7 +123,7 @@ static HsRowScores analyse_row(const double *logits, int64_t count)
     /* a rescaled running sum takes two more roundings a term */
     const double error = hs_gamma(2) * largest + hs_gamma(3 * count + HS_FUNCTION_ROUNDINGS) +
                          hs_gamma(HS_FUNCTION_ROUNDINGS + 1) * (fabs(lse) + log(total));
-    return (HsRowScores){ lse, error };
+    return (HsLossRow){ lse, error };
 }
 
 static void bound(HsTrial *trial)
@@ -135,7 +135,7 @@ static void bound(HsTrial *trial)
         if (targets[n] < 0)
             continue; /* exact zeros */
         const double *logits = hs_initial(trial, LOGITS) + n * columns;
-        const HsRowScores row = analyse_row(logits, columns);
+        const HsLossRow row = analyse_row(logits, columns);
         trial->operands[LOSSES].error[n] = row.error + hs_gamma(1) * (fabs(row.lse) + fabs(logits[targets[n]]));
         for (int64_t v = 0; hs_case_has(trial, HS_CASE_GRADIENT) && v < columns; v++) {
             const double exponent_error =

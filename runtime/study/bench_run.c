@@ -134,9 +134,9 @@ static HsStatus survey(HsBenchRunner *runner)
     counted = counted > 0 ? counted * runner->run->micro_batches : 1;
     const float scale = training->optimizer.counters.loss_scale / (float)counted;
     const uint32_t step = (uint32_t)(training->state.counters.applied_steps + training->state.counters.skipped_steps);
-    return hs_program_survey(&training->train_program, &training->engine.context, training->evaluation_tokens,
-                             training->evaluation_targets, (uint64_t)runner->config.training.seed, step, 0, scale,
-                             &runner->run->survey);
+    return hs_program_gradient_histograms(&training->train_program, &training->engine.context,
+                                          training->evaluation_tokens, training->evaluation_targets,
+                                          (uint64_t)runner->config.training.seed, step, 0, scale, &runner->run->survey);
 }
 
 static HsStatus run_watched(HsBenchRunner *runner)

@@ -183,7 +183,7 @@ static HsStepShape step_shape(const HsTraining *training)
 }
 
 /* Evaluation runs between steps, in the memory of the training program. */
-static HsStatus create_plans(HsTraining *training, int64_t micro_batch)
+static HsStatus create_programs(HsTraining *training, int64_t micro_batch)
 {
     const HsConfig *config = training->config;
     HsContext *context = &training->engine.context;
@@ -191,24 +191,24 @@ static HsStatus create_plans(HsTraining *training, int64_t micro_batch)
     HS_TRY(hs_recompute_find(config->memory.recompute, &policy));
     HS_TRY(hs_program_create(&training->model, context, micro_batch, config->training.max_length, true, policy,
                              config->memory.recompute_every, &training->train_program));
-    training->has_train_plan = true;
+    training->has_train_program = true;
     HS_TRY(hs_program_create(&training->model, context, micro_batch, config->training.max_length, false,
                              HS_RECOMPUTE_NONE, 1, &training->evaluation_program));
-    training->has_evaluation_plan = true;
+    training->has_evaluation_program = true;
     hs_program_make_room(&training->train_program, &training->evaluation_program);
     HS_TRY(hs_program_commit(&training->train_program, context));
     HS_TRY(hs_program_commit_in(&training->evaluation_program, context, &training->train_program));
-    return hs_training_plan_teacher(training);
+    return hs_training_create_teacher_program(training);
 }
 
-static void destroy_plans(HsTraining *training)
+static void destroy_programs(HsTraining *training)
 {
-    hs_training_unplan_teacher(training);
-    if (training->has_evaluation_plan)
+    hs_training_destroy_teacher_program(training);
+    if (training->has_evaluation_program)
         hs_program_destroy(&training->evaluation_program);
-    if (training->has_train_plan)
+    if (training->has_train_program)
         hs_program_destroy(&training->train_program);
-    training->has_train_plan = training->has_evaluation_plan = false;
+    training->has_train_program = training->has_evaluation_program = false;
 }
 
 /* The Fisher's statistics are there only while it is measured. */
@@ -312,7 +312,7 @@ HsStatus hs_training_allocate(HsTraining *training)
     hs_training_expect_logits(training);
     HS_TRY(hs_model_commit(&training->model, context, true));
     HS_TRY(hs_training_create_teacher(training));
-    HS_TRY(create_plans(training, hs_training_micro_batch(training)));
+    HS_TRY(create_programs(training, hs_training_micro_batch(training)));
     HS_TRY(create_optimizer(training));
     HS_TRY(create_sums(training));
     HS_TRY(hs_continual_create_shared(&training->continual_config, context, &training->exchange.share,
@@ -338,7 +338,7 @@ void hs_training_release(HsTraining *training)
     training->has_optimizer = false;
     if (training->workspace.device)
         hs_arena_deinit(&training->workspace);
-    destroy_plans(training);
+    destroy_programs(training);
     hs_training_destroy_teacher(training);
     if (training->has_model)
         hs_model_destroy(&training->model);
@@ -353,9 +353,9 @@ HsStatus hs_training_set_micro_batch(HsTraining *training, int64_t micro_batch)
     assert(training->queue.count == 0 && hs_config_micro_batch_most(training->config) % micro_batch == 0);
     HS_TRY(training->engine.device.stream_sync(&training->engine.device, training->engine.context.stream));
     hs_training_forget_graph(training);
-    destroy_plans(training);
+    destroy_programs(training);
     training->state.micro_batch = micro_batch;
-    return create_plans(training, micro_batch);
+    return create_programs(training, micro_batch);
 }
 
 HsStatus hs_training_draft(const HsTraining *training, const HsConfig *config, HsTraining *draft)

@@ -140,7 +140,7 @@ HsStatus hs_training_create_teacher(HsTraining *training)
     return hs_model_commit(&teaching->teacher, &training->engine.context, false);
 }
 
-HsStatus hs_training_plan_teacher(HsTraining *training)
+HsStatus hs_training_create_teacher_program(HsTraining *training)
 {
     HsTeacher *teaching = &training->teaching;
     HsContext *context = &training->engine.context;
@@ -157,7 +157,7 @@ HsStatus hs_training_plan_teacher(HsTraining *training)
     return hs_arena_commit(&teaching->hidden);
 }
 
-void hs_training_unplan_teacher(HsTraining *training)
+void hs_training_destroy_teacher_program(HsTraining *training)
 {
     HsTeacher *teaching = &training->teaching;
     if (teaching->hidden.device)
@@ -168,7 +168,7 @@ void hs_training_unplan_teacher(HsTraining *training)
 void hs_training_destroy_teacher(HsTraining *training)
 {
     HsTeacher *teaching = &training->teaching;
-    hs_training_unplan_teacher(training);
+    hs_training_destroy_teacher_program(training);
     if (teaching->has_teacher)
         hs_model_destroy(&teaching->teacher);
     teaching->has_teacher = false;

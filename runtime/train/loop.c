@@ -178,7 +178,7 @@ static HsStatus after_step(HsRun *run, const HsStepReport *report)
         start_window(run);
     }
     if (due(config->evaluation.all_tasks_every, step) && !hs_training_at_task_end(training)) {
-        HS_TRY(hs_run_survey(run));
+        HS_TRY(hs_run_evaluate_tasks(run));
         start_window(run);
     }
     if (hs_run_look_due(run)) {

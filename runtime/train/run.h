@@ -117,7 +117,7 @@ HsStatus hs_run_measure_untrained(HsRun *run, int first);
 /* Validation loss of the task in training, as an "eval" record. */
 HsStatus hs_run_evaluate_task(HsRun *run, int task);
 /* Every task, as a "tasks" record: evaluation.all_tasks_every. */
-HsStatus hs_run_survey(HsRun *run);
+HsStatus hs_run_evaluate_tasks(HsRun *run);
 
 /* --- watch.c --- */
 

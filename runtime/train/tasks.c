@@ -95,7 +95,7 @@ HsStatus hs_run_evaluate_task(HsRun *run, int task)
     return best ? hs_run_keep_best(run, task) : HS_OK;
 }
 
-HsStatus hs_run_survey(HsRun *run)
+HsStatus hs_run_evaluate_tasks(HsRun *run)
 {
     HsTraining *training = &run->training;
     const int count = training->data.count;
@@ -218,7 +218,7 @@ HsStatus hs_run_evaluate_owed(HsRun *run)
         HS_TRY(hs_run_evaluate_task(run, state->task < last ? (int)state->task : last));
     }
     if (survey_due(training))
-        return hs_run_survey(run);
+        return hs_run_evaluate_tasks(run);
     return hs_run_look_due(run) ? hs_run_look(run) : HS_OK;
 }
 

@@ -123,7 +123,7 @@ typedef struct HsTraining {
     size_t free_before;  /* of a GPU's memory, before anything was taken; 0: not asked */
     HsModel model;
     HsProgram train_program, evaluation_program;
-    bool has_data, has_model, has_train_plan, has_evaluation_plan, has_optimizer, has_reservoir;
+    bool has_data, has_model, has_train_program, has_evaluation_program, has_optimizer, has_reservoir;
     HsOptimizer optimizer;
     HsOptimizerGroup groups[HS_CONFIG_MOST_GROUPS];
     HsExchange exchange;
@@ -378,8 +378,8 @@ HsStatus hs_training_ask_teacher(HsTraining *training, int64_t row);
 /* LwF's teacher: its weights' memory; its program, in the training program's arenas; and their end.  Nothing where none
  * is wanted. */
 HsStatus hs_training_create_teacher(HsTraining *training);
-HsStatus hs_training_plan_teacher(HsTraining *training);
-void hs_training_unplan_teacher(HsTraining *training);
+HsStatus hs_training_create_teacher_program(HsTraining *training);
+void hs_training_destroy_teacher_program(HsTraining *training);
 void hs_training_destroy_teacher(HsTraining *training);
 /* Task `task` begins: the teacher becomes what the model is now, unless there is nothing to remember yet. */
 HsStatus hs_training_take_teacher(HsTraining *training, int task);

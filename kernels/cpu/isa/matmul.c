@@ -59,7 +59,7 @@ enum {
 };
 
 /* Everything that follows from the shapes and the number of threads. */
-typedef struct HsMatmulPlan {
+typedef struct HsMatmulChoice {
     int64_t m, n, depth;
     HsPanelFormat format;
     bool pack_a, share_a, pack_b;                   /* share_a: pack_a, all at first */
@@ -70,12 +70,12 @@ typedef struct HsMatmulPlan {
     int64_t a_width, a_panel_words;                 /* of op(a)'s panels; in place, its rows */
     int64_t b_panel_words;
     size_t slot_a_bytes, slot_bytes, shared_a_bytes, chunk_b_bytes;
-} HsMatmulPlan;
+} HsMatmulChoice;
 
 /* A product under way. */
 typedef struct HsMatmulRun {
     const HsMatmulArgs *args;
-    HsMatmulPlan plan;
+    HsMatmulChoice plan;
     HsMatmulOperand a, b;
     unsigned char *slots;
     uint32_t *shared_a, *chunk_b;
@@ -86,21 +86,21 @@ static int64_t least(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
-static int64_t row_tiles(const HsMatmulPlan *plan)
+static int64_t row_tiles(const HsMatmulChoice *plan)
 {
     return hs_cpu_block_count(plan->m, HS_TILE_ROWS);
 }
 
 /* Work of a task of `tiles` tiles that packs its A: packing a group of rows takes as long as two thirds of one tile's
  * products with one panel. */
-static int64_t packing_task_work(const HsMatmulPlan *plan, int64_t tiles)
+static int64_t packing_task_work(const HsMatmulChoice *plan, int64_t tiles)
 {
     return tiles > 0 ? 3 * tiles * plan->block_panels + 2 : 0;
 }
 
 /* Work of the thread that has most to do when the product is cut in tasks of `tiles` tiles.  Threads that have one task
  * less than others take what remains of the rows in the meantime. */
-static int64_t longest_share(const HsMatmulPlan *plan, int64_t tiles, int64_t column_blocks, int threads)
+static int64_t longest_share(const HsMatmulChoice *plan, int64_t tiles, int64_t column_blocks, int threads)
 {
     const int64_t whole = row_tiles(plan) / tiles * column_blocks, rest = row_tiles(plan) % tiles;
     const int64_t rounds = hs_cpu_block_count(whole, threads), meantime = rounds * threads - whole;
@@ -110,7 +110,7 @@ static int64_t longest_share(const HsMatmulPlan *plan, int64_t tiles, int64_t co
 
 /* Tasks that pack their own block of A are few, since small ones spread that work over too few products: cut them so
  * that they are shared out evenly. */
-static void cut_packing_tasks(HsMatmulPlan *plan, int threads)
+static void cut_packing_tasks(HsMatmulChoice *plan, int threads)
 {
     const int64_t all = row_tiles(plan);
     int64_t panels = MOST_PANELS_PACKING, column_blocks;
@@ -127,7 +127,7 @@ static void cut_packing_tasks(HsMatmulPlan *plan, int threads)
             plan->block_tiles = tiles;
 }
 
-static void cut_tasks(HsMatmulPlan *plan)
+static void cut_tasks(HsMatmulChoice *plan)
 {
     int64_t tiles = MOST_TILES, panels = MOST_PANELS, row_blocks;
     for (;;) {
@@ -145,13 +145,13 @@ static void cut_tasks(HsMatmulPlan *plan)
     plan->block_panels = panels;
 }
 
-static HsMatmulPlan make_plan(const HsMatmulArgs *args, int threads)
+static HsMatmulChoice make_plan(const HsMatmulArgs *args, int threads)
 {
     const int64_t k = args->a.values.shape[args->transpose_a ? 0 : 1];
     const HsPanelFormat format = hs_panel_format(args->a.values.dtype);
-    HsMatmulPlan plan = { .m = args->c.shape[0],
-                          .n = args->b.values.shape[args->transpose_b ? 0 : 1],
-                          .format = format };
+    HsMatmulChoice plan = { .m = args->c.shape[0],
+                            .n = args->b.values.shape[args->transpose_b ? 0 : 1],
+                            .format = format };
     plan.depth = hs_panel_depth(format, k);
     plan.split = plan.depth > BLOCK_DEPTH;
     plan.block_depth = hs_cpu_block_count(plan.depth, hs_cpu_block_count(plan.depth, BLOCK_DEPTH)); /* equal blocks */
@@ -209,7 +209,7 @@ static HsMatmulArgs without_codes(const HsMatmulArgs *args)
 
 static size_t product_workspace(const HsContext *context, const HsMatmulArgs *args)
 {
-    const HsMatmulPlan plan = make_plan(args, hs_cpu_thread_slots(context));
+    const HsMatmulChoice plan = make_plan(args, hs_cpu_thread_slots(context));
     const size_t product =
         (size_t)hs_cpu_thread_slots(context) * plan.slot_bytes + plan.shared_a_bytes + plan.chunk_b_bytes;
     if (!hs_tensor_present(&args->row_sums))
@@ -227,14 +227,14 @@ size_t matmul_workspace(const HsContext *context, const HsMatmulArgs *args)
 }
 
 /* Packing is cut in pieces of PACK_DEPTH words. */
-static int64_t depth_pieces(const HsMatmulPlan *plan)
+static int64_t depth_pieces(const HsMatmulChoice *plan)
 {
     return hs_cpu_block_count(plan->depth, PACK_DEPTH);
 }
 
 static void pack_a_piece(const HsMatmulRun *run, int64_t piece)
 {
-    const HsMatmulPlan *plan = &run->plan;
+    const HsMatmulChoice *plan = &run->plan;
     const HsRowBlock rows = hs_cpu_block(plan->m, HS_GROUP_ROWS, piece / depth_pieces(plan));
     const HsRowBlock words = hs_cpu_block(plan->depth, PACK_DEPTH, piece % depth_pieces(plan));
     panel_pack(&run->a, rows.begin, rows.end - rows.begin, words.begin, words.end, plan->a_width, plan->a_panel_words,
@@ -262,7 +262,7 @@ static HsMatmulOperand decode_piece(const HsMatmulRun *run, HsRowBlock lanes, Hs
 /* Pieces count from the chunk's first panel; panels run fastest, so that stored rows are read along. */
 static void pack_b_piece(const HsMatmulRun *run, int64_t first_panel, int64_t panels, int64_t piece)
 {
-    const HsMatmulPlan *plan = &run->plan;
+    const HsMatmulChoice *plan = &run->plan;
     const int64_t panel = piece % panels;
     const HsRowBlock columns = hs_cpu_block(plan->n, HS_TILE_COLUMNS, first_panel + panel);
     const HsRowBlock words = hs_cpu_block(plan->depth, PACK_DEPTH, piece / panels);
@@ -278,13 +278,13 @@ static void pack_b_piece(const HsMatmulRun *run, int64_t first_panel, int64_t pa
 }
 
 /* Whether a task can finish SwiGLU: a panel of ups lies whole behind a panel of gates, in the same chunk. */
-static bool can_pair(const HsMatmulPlan *plan)
+static bool can_pair(const HsMatmulChoice *plan)
 {
     return plan->n % (2 * HS_TILE_COLUMNS) == 0 && plan->chunk_panels * HS_TILE_COLUMNS == plan->n;
 }
 
 /* The panel that comes at place `place` of a product's. */
-static int64_t panel_at(const HsMatmulPlan *plan, int64_t place)
+static int64_t panel_at(const HsMatmulChoice *plan, int64_t place)
 {
     return plan->paired ? place / 2 + place % 2 * (plan->n / HS_TILE_COLUMNS / 2) : place;
 }
@@ -297,7 +297,7 @@ typedef struct HsMatmulTask {
 } HsMatmulTask;
 
 /* The panel at a place, from word `begin` of the depth on. */
-static const uint32_t *panel_of_b(const HsMatmulPlan *plan, const HsMatmulTask *task, int64_t place, int64_t begin)
+static const uint32_t *panel_of_b(const HsMatmulChoice *plan, const HsMatmulTask *task, int64_t place, int64_t begin)
 {
     return task->b + panel_at(plan, place) * plan->b_panel_words + begin * HS_TILE_COLUMNS;
 }
@@ -306,7 +306,7 @@ static const uint32_t *panel_of_b(const HsMatmulPlan *plan, const HsMatmulTask *
 static void aim_at_a(const HsMatmulRun *run, const HsMatmulTask *task, int64_t index, int64_t begin,
                      const uint32_t *slot_a, HsMatmulTile *tile)
 {
-    const HsMatmulPlan *plan = &run->plan;
+    const HsMatmulChoice *plan = &run->plan;
     const bool in_slot = plan->pack_a && !plan->share_a;
     const uint32_t *panels = in_slot ? slot_a : plan->share_a ? run->shared_a : run->a.data;
     const int64_t row = (in_slot ? index - task->tiles.begin : index) * HS_TILE_ROWS;
@@ -370,7 +370,7 @@ static inline __attribute__((always_inline)) void prefetch_tile(const HsMatmulAr
 /* The rows of B that follow those from `begin` of `panel`: the next panel of this block of depth, the first of the next
  * block, or, for the next task, which most often starts with the same panel, the task's first.  The tiles of the
  * current panel fetch equal shares of them. */
-static const uint32_t *next_b(const HsMatmulPlan *plan, const HsMatmulTask *task, int64_t place, int64_t begin)
+static const uint32_t *next_b(const HsMatmulChoice *plan, const HsMatmulTask *task, int64_t place, int64_t begin)
 {
     if (place + 1 < task->panels.end)
         return panel_of_b(plan, task, place + 1, begin);
@@ -388,7 +388,7 @@ typedef struct HsPanelSource {
 
 static HsPanelSource next_source(const HsMatmulRun *run, const HsMatmulTask *task, int64_t begin)
 {
-    const HsMatmulPlan *plan = &run->plan;
+    const HsMatmulChoice *plan = &run->plan;
     const int64_t element_bytes = run->a.dtype == HS_F32 ? 4 : 2, step = hs_panel_step(plan->format);
     HsRowBlock tiles = task->tiles;
     begin += plan->block_depth;
@@ -420,7 +420,7 @@ static void aim_at_source(const HsPanelSource *source, int64_t call, HsMatmulTil
 
 static void run_task(const HsMatmulRun *run, const HsMatmulTask *task)
 {
-    const HsMatmulPlan *plan = &run->plan;
+    const HsMatmulChoice *plan = &run->plan;
     unsigned char *slot = run->slots + (size_t)omp_get_thread_num() * plan->slot_bytes;
     uint32_t *slot_a = (uint32_t *)slot;
     const int64_t first_row = task->tiles.begin * HS_TILE_ROWS;
@@ -471,7 +471,7 @@ static void run_task(const HsMatmulRun *run, const HsMatmulTask *task)
 /* Run by every thread of the team: the loops share their iterations out and wait for each other at their ends. */
 static void multiply(const HsMatmulRun *run)
 {
-    const HsMatmulPlan *plan = &run->plan;
+    const HsMatmulChoice *plan = &run->plan;
     if (plan->share_a) {
         const int64_t row_pieces = hs_cpu_block_count(plan->m, HS_GROUP_ROWS);
 #pragma omp for schedule(static) nowait
@@ -515,7 +515,7 @@ static HsStatus multiply_operands(HsContext *context, const HsMatmulArgs *args)
     HsMatmulRun run = { .args = args,
                         .plan = make_plan(args, hs_cpu_thread_slots(context)),
                         .slots = context->workspace };
-    const HsMatmulPlan *plan = &run.plan;
+    const HsMatmulChoice *plan = &run.plan;
     HsMatmulArgs apart; /* panels that mix gates and ups: SwiGLU is a separate pass over pre */
     if (plan->paired && !can_pair(plan)) {
         apart = *args;

@@ -45,7 +45,7 @@ static void take_snapshot(const HsTensor *snapshot, const HsTensor *master, cons
 }
 
 /* The piece's part of one packed layout.  Pieces begin where panels and words do. */
-static void pack_piece(const HsTensor *weight, const HsPacked *packed, bool transposed, const HsPiece *piece)
+static void pack_piece(const HsTensor *weight, const HsPacked *packed, bool transposed, const HsUpdatePiece *piece)
 {
     if (packed == NULL || packed->data == NULL)
         return;
@@ -57,7 +57,7 @@ static void pack_piece(const HsTensor *weight, const HsPacked *packed, bool tran
 }
 
 void HS_ISA_NAME(hs_update_finish_piece)(const HsUpdateEpilogue *epilogue, const HsTensor *master,
-                                         const HsTensor *weight, const HsPieces *cut, const HsPiece *piece,
+                                         const HsTensor *weight, const HsPieces *cut, const HsUpdatePiece *piece,
                                          bool skipped)
 {
     for (int64_t r = 0; epilogue->back_count + epilogue->snapshot_count > 0 && r < hs_piece_ranges(cut, piece); r++) {

@@ -24,9 +24,9 @@ typedef struct HsPieces {
     int64_t rows, columns, block_rows, block_columns, count;
 } HsPieces;
 
-typedef struct HsPiece {
+typedef struct HsUpdatePiece {
     HsRowBlock rows, columns;
-} HsPiece;
+} HsUpdatePiece;
 
 static inline bool hs_update_packs(const HsUpdateEpilogue *epilogue)
 {
@@ -50,20 +50,20 @@ static inline HsPieces hs_update_pieces(const HsTensor *weight, const HsUpdateEp
 }
 
 /* Along the columns first. */
-static inline HsPiece hs_update_piece(const HsPieces *cut, int64_t index)
+static inline HsUpdatePiece hs_update_piece(const HsPieces *cut, int64_t index)
 {
     const int64_t across = hs_cpu_block_count(cut->columns, cut->block_columns);
-    return (HsPiece){ hs_cpu_block(cut->rows, cut->block_rows, index / across),
-                      hs_cpu_block(cut->columns, cut->block_columns, index % across) };
+    return (HsUpdatePiece){ hs_cpu_block(cut->rows, cut->block_rows, index / across),
+                            hs_cpu_block(cut->columns, cut->block_columns, index % across) };
 }
 
 /* Whole rows, and a part of the only row, are one range. */
-static inline int64_t hs_piece_ranges(const HsPieces *cut, const HsPiece *piece)
+static inline int64_t hs_piece_ranges(const HsPieces *cut, const HsUpdatePiece *piece)
 {
     return cut->block_columns < cut->columns ? piece->rows.end - piece->rows.begin : 1;
 }
 
-static inline HsRowBlock hs_piece_range(const HsPieces *cut, const HsPiece *piece, int64_t index)
+static inline HsRowBlock hs_piece_range(const HsPieces *cut, const HsUpdatePiece *piece, int64_t index)
 {
     if (cut->block_columns >= cut->columns)
         return (HsRowBlock){ piece->rows.begin * cut->columns, piece->rows.end * cut->columns };
@@ -73,7 +73,7 @@ static inline HsRowBlock hs_piece_range(const HsPieces *cut, const HsPiece *piec
 
 /* skipped: the rule left p as it was. */
 void HS_ISA_NAME(hs_update_finish_piece)(const HsUpdateEpilogue *epilogue, const HsTensor *master,
-                                         const HsTensor *weight, const HsPieces *cut, const HsPiece *piece,
+                                         const HsTensor *weight, const HsPieces *cut, const HsUpdatePiece *piece,
                                          bool skipped);
 
 #endif

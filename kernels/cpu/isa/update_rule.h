@@ -96,7 +96,7 @@ static inline void hs_update_through_pieces(const HsContext *context, const HsUp
     const bool skipped = update->scalars->skip;
 #pragma omp parallel for schedule(static) num_threads(hs_cpu_threads(context, cut.count))
     for (int64_t index = 0; index < cut.count; index++) {
-        const HsPiece piece = hs_update_piece(&cut, index);
+        const HsUpdatePiece piece = hs_update_piece(&cut, index);
         for (int64_t r = 0; r < hs_piece_ranges(&cut, &piece); r++) {
             const HsRowBlock range = hs_piece_range(&cut, &piece, r);
             if (skipped)

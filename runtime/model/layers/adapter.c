@@ -110,7 +110,7 @@ HsStatus hs_adapter_forward(const HsLayerCall *call, const HsNode *node, HsTenso
 static HsStatus second_gradient(const HsLayerCall *call, const HsNode *node, HsTensor dy)
 {
     const HsAdapterShape *shape = &node->attributes.adapter;
-    const HsTensor gradient = hs_run_gradient(call, PARAM_B);
+    const HsTensor gradient = hs_call_gradient(call, PARAM_B);
     if (!hs_tensor_present(&gradient))
         return HS_OK;
     HsMatmulArgs product = { .a.values = dy,
@@ -139,7 +139,7 @@ static HsStatus second_gradient(const HsLayerCall *call, const HsNode *node, HsT
 
 HsStatus hs_adapter_backward(const HsLayerCall *call, const HsNode *node, HsTensor dy, bool wanted, HsTensor *branch)
 {
-    const HsTensor gradient = hs_run_gradient(call, PARAM_A);
+    const HsTensor gradient = hs_call_gradient(call, PARAM_A);
     const int64_t rows = dy.shape[0];
     HsTensor b;
     *branch = (HsTensor){ 0 };

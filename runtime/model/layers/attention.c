@@ -23,7 +23,7 @@ static HsScoreRule rule_of(const HsLayerCall *call, const HsNode *node)
 static HsStatus attention_cached(const HsLayerCall *call, const HsNode *node)
 {
     HsAttentionCachedArgs args = {
-        .heads = hs_run_heads(call, node),
+        .heads = hs_call_heads(call, node),
         .rule = rule_of(call, node),
         .position_start = call->position_start,
         .qkv = call->inputs[0],
@@ -39,9 +39,9 @@ static HsStatus attention_forward(const HsLayerCall *call, const HsNode *node)
     if (hs_tensor_present(&call->k_cache))
         return attention_cached(call, node);
     HsAttentionArgs args = {
-        .heads = hs_run_heads(call, node),
+        .heads = hs_call_heads(call, node),
         .rule = rule_of(call, node),
-        .dropout = hs_run_dropout(call, node),
+        .dropout = hs_call_dropout(call, node),
         .rng = call->rng,
         .qkv = call->inputs[0],
         .out = call->outputs[0],
@@ -53,9 +53,9 @@ static HsStatus attention_forward(const HsLayerCall *call, const HsNode *node)
 static HsStatus attention_backward(const HsLayerCall *call, const HsNode *node)
 {
     HsAttentionBackwardArgs args = {
-        .heads = hs_run_heads(call, node),
+        .heads = hs_call_heads(call, node),
         .rule = rule_of(call, node),
-        .dropout = hs_run_dropout(call, node),
+        .dropout = hs_call_dropout(call, node),
         .rng = call->rng,
         .dout = call->d_outputs[0],
         .qkv = call->inputs[0],

@@ -11,7 +11,7 @@
 static HsStatus dropout_residual_forward(const HsLayerCall *call, const HsNode *node)
 {
     HsDropoutArgs args = {
-        .probability = hs_run_dropout(call, node),
+        .probability = hs_call_dropout(call, node),
         .rng = call->rng,
         .x = call->inputs[0],
         .residual = call->inputs[1],
@@ -23,7 +23,7 @@ static HsStatus dropout_residual_forward(const HsLayerCall *call, const HsNode *
 static HsStatus dropout_residual_backward(const HsLayerCall *call, const HsNode *node)
 {
     HsDropoutArgs args = {
-        .probability = hs_run_dropout(call, node),
+        .probability = hs_call_dropout(call, node),
         .rng = call->rng,
         .x = call->d_outputs[0],
         .y = call->d_inputs[0],

@@ -12,15 +12,15 @@ static HsStatus embedding_forward(const HsLayerCall *call, const HsNode *node)
 {
     HsEmbeddingArgs args = {
         .tokens = call->inputs[0],
-        .token_table = hs_run_weight(call, 0),
-        .position_table = hs_run_weight(call, 1),
+        .token_table = hs_call_weight(call, 0),
+        .position_table = hs_call_weight(call, 1),
         .starts = call->starts,
         .sequence_length = call->sequence_length,
         .position_start = call->position_start,
         .y = call->outputs[0],
     };
     HS_TRY(hs_op_embedding_forward(call->context, &args));
-    float dropout = hs_run_dropout(call, node);
+    float dropout = hs_call_dropout(call, node);
     if (!(dropout > 0.0f))
         return HS_OK;
     HsDropoutArgs mask = { .probability = dropout, .rng = call->rng, .x = call->outputs[0], .y = call->outputs[0] };
@@ -29,7 +29,7 @@ static HsStatus embedding_forward(const HsLayerCall *call, const HsNode *node)
 
 static HsStatus embedding_backward(const HsLayerCall *call, const HsNode *node)
 {
-    float dropout = hs_run_dropout(call, node);
+    float dropout = hs_call_dropout(call, node);
     if (dropout > 0.0f) {
         /* Nothing reads dy after its producer's backward: mask it in place. */
         HsDropoutArgs mask = {
@@ -44,8 +44,8 @@ static HsStatus embedding_backward(const HsLayerCall *call, const HsNode *node)
         .dy = call->d_outputs[0],
         .starts = call->starts,
         .sequence_length = call->sequence_length,
-        .dtoken_table = hs_run_gradient(call, 0),
-        .dposition_table = hs_run_gradient(call, 1),
+        .dtoken_table = hs_call_gradient(call, 0),
+        .dposition_table = hs_call_gradient(call, 1),
     };
     return hs_op_embedding_backward(call->context, &args);
 }

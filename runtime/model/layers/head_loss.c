@@ -101,7 +101,7 @@ static HsStatus run_chunk(const HsLayerCall *call, const HsNode *node, bool back
     HsCrossEntropyArgs loss = {
         .logits = logits,
         .targets = targets,
-        .z_loss = hs_run_z_loss(call, node),
+        .z_loss = hs_call_z_loss(call, node),
         .gradient_scale = call->gradient_scale,
         .losses = hs_tensor_rows(call->outputs[0], first, count),
         .dlogits = dlogits,

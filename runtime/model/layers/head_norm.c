@@ -10,11 +10,11 @@
 static HsStatus head_norm_forward(const HsLayerCall *call, const HsNode *node)
 {
     HsHeadNormArgs args = {
-        .heads = hs_run_heads(call, node),
+        .heads = hs_call_heads(call, node),
         .epsilon = node->attributes.epsilon,
         .x = call->inputs[0],
-        .q_weight = hs_run_weight(call, 0),
-        .k_weight = hs_run_weight(call, 1),
+        .q_weight = hs_call_weight(call, 0),
+        .k_weight = hs_call_weight(call, 1),
         .y = call->outputs[0],
         .rstd = call->saved[0],
     };
@@ -24,15 +24,15 @@ static HsStatus head_norm_forward(const HsLayerCall *call, const HsNode *node)
 static HsStatus head_norm_backward(const HsLayerCall *call, const HsNode *node)
 {
     HsHeadNormBackwardArgs args = {
-        .heads = hs_run_heads(call, node),
+        .heads = hs_call_heads(call, node),
         .dy = call->d_outputs[0],
         .x = call->inputs[0],
-        .q_weight = hs_run_weight(call, 0),
-        .k_weight = hs_run_weight(call, 1),
+        .q_weight = hs_call_weight(call, 0),
+        .k_weight = hs_call_weight(call, 1),
         .rstd = call->saved[0],
         .dx = call->d_inputs[0],
-        .dq_weight = hs_run_gradient(call, 0),
-        .dk_weight = hs_run_gradient(call, 1),
+        .dq_weight = hs_call_gradient(call, 0),
+        .dk_weight = hs_call_gradient(call, 1),
     };
     return hs_op_head_norm_backward(call->context, &args);
 }

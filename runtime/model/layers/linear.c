@@ -50,7 +50,7 @@ static HsStatus linear_forward(const HsLayerCall *call, const HsNode *node)
         .b = hs_param_operand(call->params[0], false),
         .transpose_b = true,
         .addend = branch,
-        .bias = hs_run_weight(call, 1),
+        .bias = hs_call_weight(call, 1),
         .residual = call->inputs[INPUT_RESIDUAL],
         .pre = call->outputs[OUTPUT_PRE],
         .epilogue = node->attributes.epilogue,
@@ -66,7 +66,7 @@ static HsStatus linear_forward(const HsLayerCall *call, const HsNode *node)
 /* dy in the products' format, and the bias's gradient.  *row_sums: what is left of that to the product that makes dw. */
 static HsStatus take_gradient(const HsLayerCall *call, bool weighted, HsTensor *dy, HsTensor *row_sums)
 {
-    const HsTensor whole = *dy, dbias = hs_run_gradient(call, PARAM_BIAS);
+    const HsTensor whole = *dy, dbias = hs_call_gradient(call, PARAM_BIAS);
     const bool biased = hs_tensor_present(&dbias);
     *row_sums = (HsTensor){ 0 };
     if (hs_tensor_present(&call->taken[HS_MADE_ROUNDED])) {
@@ -90,7 +90,7 @@ static HsStatus take_gradient(const HsLayerCall *call, bool weighted, HsTensor *
 static HsStatus linear_backward(const HsLayerCall *call, const HsNode *node)
 {
     HsTensor dy = call->d_outputs[node->attributes.epilogue != HS_EPILOGUE_NONE ? OUTPUT_PRE : OUTPUT_Y];
-    const HsTensor dw = hs_run_gradient(call, 0);
+    const HsTensor dw = hs_call_gradient(call, 0);
     HsTensor row_sums;
     const bool coded = hs_node_coded(node);
     HS_TRY(take_gradient(call, hs_tensor_present(&dw) && !coded, &dy, &row_sums));

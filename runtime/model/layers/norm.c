@@ -20,8 +20,8 @@ static HsNormArgs forward_of(const HsLayerCall *call, const HsNode *node, HsTens
         .kind = node->attributes.norm,
         .epsilon = node->attributes.epsilon,
         .x = x,
-        .weight = hs_run_weight(call, 0),
-        .bias = hs_run_weight(call, 1),
+        .weight = hs_call_weight(call, 0),
+        .bias = hs_call_weight(call, 1),
         .y = y,
         .rstd = call->saved[0],
         .mean = call->saved[1],
@@ -34,11 +34,11 @@ static HsNormBackwardArgs backward_of(const HsLayerCall *call, const HsNode *nod
         .kind = node->attributes.norm,
         .dy = dy,
         .x = x,
-        .weight = hs_run_weight(call, 0),
+        .weight = hs_call_weight(call, 0),
         .rstd = call->saved[0],
         .mean = call->saved[1],
-        .dweight = hs_run_gradient(call, 0),
-        .dbias = hs_run_gradient(call, 1),
+        .dweight = hs_call_gradient(call, 0),
+        .dbias = hs_call_gradient(call, 1),
     };
 }
 
@@ -78,7 +78,7 @@ static HsStatus dropout_norm_forward(const HsLayerCall *call, const HsNode *node
     HsNormArgs args = forward_of(call, node, call->outputs[OUTPUT_X], call->outputs[OUTPUT_Y]);
     args.branch = call->inputs[0]; /* absent: x is there */
     args.residual = call->inputs[1];
-    args.probability = hs_run_dropout(call, node);
+    args.probability = hs_call_dropout(call, node);
     args.rng = call->rng;
     return hs_op_norm_forward(call->context, &args);
 }
@@ -89,7 +89,7 @@ static HsStatus dropout_norm_backward(const HsLayerCall *call, const HsNode *nod
     args.accumulate = call->accumulate_sum;
     args.dx = call->d_outputs[OUTPUT_X];
     args.dx_masked = call->d_inputs[0];
-    args.probability = hs_run_dropout(call, node);
+    args.probability = hs_call_dropout(call, node);
     args.rng = call->rng;
     return hs_op_norm_backward(call->context, &args);
 }

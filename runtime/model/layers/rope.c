@@ -10,7 +10,7 @@
 static HsStatus rotate(const HsLayerCall *call, const HsNode *node, bool inverse, HsTensor x, HsTensor y)
 {
     HsRopeArgs args = {
-        .heads = hs_run_heads(call, node),
+        .heads = hs_call_heads(call, node),
         .rule = node->attributes.rope,
         .position_start = call->position_start,
         .inverse = inverse,

@@ -66,7 +66,8 @@ enum { SPECS = sizeof specs / sizeof specs[0] };
 static HsSurvey survey_of(TinyModel *tiny, float scale)
 {
     HsSurvey survey;
-    TINY_OK(hs_program_survey(&tiny->train, &tiny->context, tiny->tokens, tiny->targets, 11, 3, 0, scale, &survey));
+    TINY_OK(hs_program_gradient_histograms(&tiny->train, &tiny->context, tiny->tokens, tiny->targets, 11, 3, 0, scale,
+                                           &survey));
     return survey;
 }
 
@@ -277,7 +278,8 @@ static HsSurvey survey_on(const char *device, const TinyModel *tiny, int index)
     TINY_OK(hs_model_commit(&model, &engine.context, true));
     TINY_OK(hs_program_commit(&program, &engine.context));
     TINY_OK(hs_model_initialize(&model, &engine.context, 4242, 0.3, NULL, 0));
-    TINY_OK(hs_program_survey(&program, &engine.context, tiny->tokens, tiny->targets, 11, 3, 0, SCALE, &survey));
+    TINY_OK(hs_program_gradient_histograms(&program, &engine.context, tiny->tokens, tiny->targets, 11, 3, 0, SCALE,
+                                           &survey));
     hs_program_destroy(&program);
     hs_model_destroy(&model);
     hs_engine_deinit(&engine);
@@ -360,7 +362,8 @@ Test(survey, every_walk_over_the_actions_can_be_given_up)
         const HsStatus expected = after < program->action_count ? HS_EINTERRUPTED : HS_OK;
         HsSurvey survey = { 0 };
         questions_left = after;
-        cr_expect_eq(hs_program_survey(&tiny.train, &tiny.context, tiny.tokens, tiny.targets, 11, 3, 0, SCALE, &survey),
+        cr_expect_eq(hs_program_gradient_histograms(&tiny.train, &tiny.context, tiny.tokens, tiny.targets, 11, 3, 0,
+                                                    SCALE, &survey),
                      expected, "survey, after %d", after);
         if (expected == HS_OK)
             hs_survey_deinit(&survey);
