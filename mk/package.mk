@@ -50,12 +50,14 @@ uninstall: ## remove what install put there
 	@for folder in lib include; do [ ! -d $(ROOT)/$$folder/halfstep ] || rmdir --ignore-fail-on-non-empty $(ROOT)/$$folder/halfstep; done
 
 # An archive of what git knows, which builds without git, and Debian packages of it: the trainer, and the emulator apart.
-# CHANGED is the packages' date; DEB_FLAGS go to dpkg-buildpackage.
+# CHANGED is the packages' date, DEBFULLNAME and DEBEMAIL in the environment their maintainer; DEB_FLAGS go to
+# dpkg-buildpackage.
 VERSION   := $(shell sed -n 's/^\#define HS_VERSION "\(.*\)"/\1/p' runtime/commands/command.h)
 DIST       = $(BUILD)/halfstep-$(VERSION).tar.gz
 DEB        = $(BUILD)/deb
 CHANGED   ?= $(shell git log -1 --format=%aD 2>/dev/null || date -R)
 DEB_FLAGS ?= -us -uc
+MAINTAINER = $(or $(DEBFULLNAME),Halfstep) <$(or $(DEBEMAIL),halfstep@localhost)>
 .PHONY: dist deb
 dist: ## build/halfstep-VERSION.tar.gz: the sources, which build without git
 	@mkdir -p $(BUILD)
@@ -65,8 +67,9 @@ deb: dist ## build/deb: Debian packages halfstep and halfstep-emulator, of what 
 	cp $(DIST) $(DEB)/halfstep_$(VERSION).orig.tar.gz
 	tar -xf $(DIST) -C $(DEB)
 	cp -r mk/debian $(DEB)/halfstep-$(VERSION)/debian
+	sed -i 's/^Maintainer: .*/Maintainer: $(MAINTAINER)/' $(DEB)/halfstep-$(VERSION)/debian/control
 	printf 'halfstep (%s-1) unstable; urgency=medium\n\n  * See CHANGELOG.md.\n\n -- %s  %s\n' '$(VERSION)' \
-	    "$$(sed -n 's/^Maintainer: //p' mk/debian/control)" '$(CHANGED)' >$(DEB)/halfstep-$(VERSION)/debian/changelog
+	    '$(MAINTAINER)' '$(CHANGED)' >$(DEB)/halfstep-$(VERSION)/debian/changelog
 	cd $(DEB)/halfstep-$(VERSION) && env -u MAKEFLAGS -u MAKELEVEL dpkg-buildpackage -b $(DEB_FLAGS)
 	@ls -l $(DEB)/*.deb
 

@@ -229,8 +229,14 @@ test-agreement: $(BUILD)/bench/agreement $(EMU_PART) ## large products and atten
 	HALFSTEP_MULTIPROCESSORS=132 $(BUILD)/bench/agreement --device emu products:bias
 	HALFSTEP_MULTIPROCESSORS=4 $(BUILD)/bench/agreement --device emu "products:GELU's derivative"
 
+.PHONY: test-deb
+test-deb: ## the Debian packages of what is committed, tried on a bare system: installed, run, upgraded, removed
+	@tests/packages.sh "$(SUDO)" $(APT_BUILD) debhelper debootstrap lintian
+	+$(MAKE) deb
+	tests/deb.sh $(DEB)
+
 # What takes too long for every change.
-NIGHTLY = test-whole asan ubsan analyze clang-build test-layouts test-tokenizers test-round-trips test-folders test-gpu-script test-agreement test-schedules test-planted test-equal faults fuzz
+NIGHTLY = test-whole asan ubsan analyze clang-build test-layouts test-tokenizers test-round-trips test-folders test-gpu-script test-agreement test-schedules test-planted test-equal test-deb faults fuzz
 .PHONY: nightly
 nightly: packages-check ## the long campaigns, one after another (hours); NIGHTLY='faults fuzz' chooses
 	+@failed=; for part in $(NIGHTLY); do echo "== $$part"; $(MAKE) $(JOBS) $$part || failed="$$failed $$part"; done; \
