@@ -104,6 +104,6 @@ include mk/package.mk mk/tests.mk
 
 .PHONY: help clean
 help: ## this list
-	@grep -hE '^[a-z-]+:.*## ' Makefile mk/*.mk | sed -E 's/^([a-z-]+):.*## (.*)/  make \1|\2/' | column -t -s '|'
+	@grep -hE '^[a-z-]+:.*## ' Makefile mk/*.mk | sed -E 's/^([a-z-]+):.*## (.*)/  make \1|\2/' | awk -F'|' '{ printf "%-26s %s\n", $$1, $$2 }'
 clean: ## remove what was built
 	rm -rf build

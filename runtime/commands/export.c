@@ -26,7 +26,7 @@ typedef enum Kind { TO_HF, TO_GGUF, TO_PEFT } Kind;
 typedef struct Arguments {
     HsCheckpointArgument checkpoint;
     Kind kind;
-    bool merge;
+    bool has_format, merge;
     const char *output, *dtype, *base;
     int64_t shard_bytes;
 } Arguments;
@@ -35,7 +35,7 @@ static const struct argp_option options[] = {
     HS_CHECKPOINT_OPTIONS,
     { "format", OPTION_FORMAT, "FORMAT", 0,
       "hf: a folder that Hugging Face's transformers loads; gguf: a file for llama.cpp, of Llama and Qwen models; "
-      "peft: adapters alone, as PEFT loads them (hf)",
+      "peft: adapters alone, as PEFT loads them (gguf for an --output that ends in .gguf, else hf)",
       0 },
     { "merge", OPTION_MERGE, NULL, 0, "hf and gguf: add adapters to the matrices that they change", 0 },
     { "base", OPTION_BASE, "NAME", 0, "peft: the base model's name or folder (init_from's of the run)", 0 },
@@ -69,6 +69,10 @@ static error_t parse(int key, char *argument, struct argp_state *state)
 {
     Arguments *arguments = state->input;
     if (hs_argument_checkpoint(state, key, argument, &arguments->checkpoint)) {
+        const size_t length = arguments->output ? strlen(arguments->output) : 0;
+        if (key == ARGP_KEY_END && !arguments->has_format && length > 5 &&
+            strcmp(arguments->output + length - 5, ".gguf") == 0)
+            arguments->kind = TO_GGUF;
         if (key == ARGP_KEY_END && !arguments->output)
             argp_error(state, "--output PATH is missing");
         if (key == ARGP_KEY_END && !format_of(arguments))
@@ -78,6 +82,7 @@ static error_t parse(int key, char *argument, struct argp_state *state)
     }
     switch (key) {
     case OPTION_FORMAT:
+        arguments->has_format = true;
         arguments->kind = strcmp(argument, "gguf") == 0 ? TO_GGUF : strcmp(argument, "peft") == 0 ? TO_PEFT : TO_HF;
         if (arguments->kind == TO_HF && strcmp(argument, "hf") != 0)
             argp_error(state, "--format must be hf, gguf or peft (got %s)", argument);

@@ -188,7 +188,8 @@ static HsStatus check(const HsConfig *config)
     const HsModelType *type = hs_model_type_of(config);
     if (type && !type->gguf)
         return hs_fail(HS_EUNSUPPORTED,
-                       "GGUF is written for Llama and Qwen models only (model.family is %s): use --format hf",
+                       "GGUF is written for Llama and Qwen models only (model.family is %s): train with model.family: "
+                       "llama, or use --format hf",
                        config->model.family);
     if (!type)
         return hs_fail(HS_EUNSUPPORTED,

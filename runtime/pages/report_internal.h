@@ -56,6 +56,8 @@ typedef struct HsReport {
 /* Reads every line; nothing to free on failure.  errors: HS_EIO, HS_ENOMEM, HS_EFORMAT "PATH:LINE: ..." */
 HsStatus hs_report_read(const char *out_dir, HsReport *report);
 void hs_report_deinit(HsReport *report);
+/* Of those that are known; orders them in place.  NAN: none is. */
+double hs_report_median(double *values, int64_t count);
 int64_t hs_report_memory_bytes(const HsReport *report); /* sum of the run event's parts */
 int64_t hs_report_kept_bytes(const HsReport *report);   /* of those that hold what a strategy keeps in numbers */
 

@@ -40,14 +40,30 @@ static void add_fact(HsPage *page, const char *name, const char *value)
     hs_page_fact(page, name, "%s", value ? value : "");
 }
 
+/* How fast, and how long in all. */
+static void add_pace(const HsReport *report, HsPage *page)
+{
+    const size_t count = (size_t)report->speed.count;
+    char figure[HS_HTML_FIGURE_BYTES];
+    double *values = hs_page_room(page, count + 1, sizeof *values);
+    if (values && count > 0) {
+        memcpy(values, report->speed.y, count * sizeof *values);
+        const double median = hs_report_median(values, report->speed.count);
+        hs_page_fact(page, "speed, median of the records", "%s tokens/s", hs_html_figure(median, figure));
+    }
+    const double seconds = report->earlier_s + report->latest_s;
+    if (seconds >= 120)
+        hs_page_fact(page, "time", "%.1f minutes", seconds / 60);
+    else if (seconds > 0)
+        hs_page_fact(page, "time", "%.1f s", seconds);
+}
+
 static void add_head(const HsReport *report, HsPage *page)
 {
     static const struct {
         const char *key, *label;
-    } facts[] = { { "model", "model" },
-                  { "device", "device" },
-                  { "precision", "precision" },
-                  { "strategy", "strategy" },
+    } facts[] = { { "model", "model" },        { "from", "started from" },   { "adapter", "adapter" },
+                  { "device", "device" },      { "precision", "precision" }, { "strategy", "strategy" },
                   { "processes", "processes" } };
     char figure[HS_HTML_FIGURE_BYTES];
     const char *name = hs_json_string(hs_json_get(report->run, "name"));
@@ -63,6 +79,9 @@ static void add_head(const HsReport *report, HsPage *page)
         hs_page_fact(page, "parameters", "%.2f million", parameters / 1e6);
     else if (parameters > 0)
         hs_page_fact(page, "parameters", "%.0f", parameters);
+    const double trained = hs_json_number(hs_json_get(report->run, "trained_parameters"));
+    if (trained > 0 && trained < parameters)
+        hs_page_fact(page, "of these trained", "%.0f (%.3g%%)", trained, 100 * trained / parameters);
     if (total > 0)
         hs_page_fact(page, "optimizer steps", "%lld of %.0f", (long long)report->steps, total);
     else
@@ -73,8 +92,7 @@ static void add_head(const HsReport *report, HsPage *page)
         add_fact(page, "last validation loss", hs_html_figure(last_of(&report->overall), figure));
     if (report->overall.count > 0 && !isnan(report->bits_per_byte))
         add_fact(page, "the same in bits per byte", hs_html_figure(report->bits_per_byte, figure));
-    if (report->speed.count > 0)
-        hs_page_fact(page, "speed at the end", "%s tokens/s", hs_html_figure(last_of(&report->speed), figure));
+    add_pace(report, page);
     if (hs_report_memory_bytes(report) > 0)
         add_fact(page, "memory", hs_html_bytes((double)hs_report_memory_bytes(report), figure));
     add_fact(page, "changed on the way", report->changes);

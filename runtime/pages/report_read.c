@@ -548,18 +548,17 @@ static int by_value(const void *a, const void *b)
     return left < right ? -1 : left > right;
 }
 
-/* Orders the values in place, unknown ones left out. */
-static double median(HsReportSeries *series)
+double hs_report_median(double *values, int64_t count)
 {
-    int64_t count = 0;
-    for (int64_t i = 0; i < series->count; i++) {
-        if (isfinite(series->y[i]))
-            series->y[count++] = series->y[i];
+    int64_t known = 0;
+    for (int64_t i = 0; i < count; i++) {
+        if (isfinite(values[i]))
+            values[known++] = values[i];
     }
-    if (count == 0)
+    if (known == 0)
         return NAN;
-    qsort(series->y, (size_t)count, sizeof *series->y, by_value);
-    return 0.5 * (series->y[(count - 1) / 2] + series->y[count / 2]);
+    qsort(values, (size_t)known, sizeof *values, by_value);
+    return 0.5 * (values[(known - 1) / 2] + values[known / 2]);
 }
 
 HsStatus hs_run_result_read(const char *out_dir, HsRunResult *result)
@@ -569,7 +568,7 @@ HsStatus hs_run_result_read(const char *out_dir, HsRunResult *result)
     HS_TRY(hs_report_read(out_dir, &report));
     result->matrix = report.matrix;
     report.matrix = (HsMatrix){ 0 }; /* moved */
-    result->tokens_per_second = median(&report.speed);
+    result->tokens_per_second = hs_report_median(report.speed.y, report.speed.count);
     result->memory_bytes = hs_report_memory_bytes(&report);
     result->kept_bytes = hs_report_kept_bytes(&report);
     const double parameters = hs_json_number(hs_json_get(report.run, "parameters"));

@@ -120,7 +120,9 @@ HsStatus hs_metrics_changed(HsMetrics *metrics, int64_t step, const char *keys);
 typedef struct HsMetricsRun {
     const char *name, *device, *precision, *strategy, *model;
     const char *processes; /* how many, and at the end what each did; NULL: one */
-    int64_t parameters, total_steps;
+    const char *from;      /* init_from; NULL: the first weights were drawn */
+    const char *adapter;   /* kind and rank; NULL: none */
+    int64_t parameters, trained_parameters, total_steps;
     struct {
         const char *what; /* "weights", "masters", ... */
         int64_t bytes;

@@ -243,13 +243,15 @@ HsStatus hs_metrics_run(const char *out_dir, const HsMetricsRun *run)
     const struct {
         const char *key, *text;
     } texts[] = { { "name", run->name },           { "model", run->model },       { "device", run->device },
-                  { "precision", run->precision }, { "strategy", run->strategy }, { "processes", run->processes } };
+                  { "precision", run->precision }, { "strategy", run->strategy }, { "processes", run->processes },
+                  { "from", run->from },           { "adapter", run->adapter } };
     HsJson *line = hs_metrics_event_line("run", 0, -1), *memory = hs_json_array(), *tasks = hs_json_array();
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         if (texts[i].text)
             hs_json_set_string(line, texts[i].key, texts[i].text);
     }
     hs_json_set_integer(line, "parameters", run->parameters);
+    hs_json_set_integer(line, "trained_parameters", run->trained_parameters);
     hs_json_set_integer(line, "total_steps", run->total_steps);
     for (int i = 0; i < run->memory_count; i++) {
         HsJson *part = hs_json_object();

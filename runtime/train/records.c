@@ -5,6 +5,7 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "runtime/model/adapter.h"
 #include "runtime/train/run.h"
 
 HsMetricsRecord hs_run_record(const HsRun *run, const char *event)
@@ -53,7 +54,7 @@ HsStatus hs_training_write_run_info(const HsTraining *training, const char *proc
 {
     const HsLengths *lengths = &training->lengths;
     const HsConfig *config = training->config;
-    char strategy[128] = "", model[160];
+    char strategy[128] = "", model[160], adapter[96] = "";
     if (!hs_training_records(training))
         return HS_OK;
     size_t used = 0;
@@ -63,6 +64,9 @@ HsStatus hs_training_write_run_info(const HsTraining *training, const char *proc
                                  continual->strategies[i]);
     snprintf(model, sizeof model, "%.40s, %lld layers, width %lld", training->model.family,
              (long long)training->model.layers, (long long)training->model.width);
+    if (hs_adapter_wanted(config))
+        snprintf(adapter, sizeof adapter, "%s, rank %lld%s", config->adapter.kind, (long long)config->adapter.rank,
+                 strcmp(config->adapter.base, "nf4") == 0 ? ", base in nf4" : "");
     const char **names = calloc((size_t)lengths->phase_count, sizeof *names);
     if (!names)
         return hs_fail(HS_ENOMEM, "no memory for %d task names", lengths->phase_count);
@@ -75,7 +79,10 @@ HsStatus hs_training_write_run_info(const HsTraining *training, const char *proc
         .strategy = strategy,
         .processes = processes,
         .model = model,
+        .from = config->training.init_from[0] ? config->training.init_from : NULL,
+        .adapter = adapter[0] ? adapter : NULL,
         .parameters = hs_model_parameter_count(&training->model),
+        .trained_parameters = hs_model_trainable_count(&training->model),
         .total_steps = lengths->total_steps,
         .task_count = lengths->phase_count,
         .task_names = names,

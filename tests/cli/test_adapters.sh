@@ -29,6 +29,8 @@ for mode in fp32 bf16 fp16; do
     expect 0 "$trainer" --config tune.yaml out_dir=whole precision.mode=$mode threads=1
     cp err whole.err
     bits whole >whole.bits
+    says whole/report.html "<dt>adapter</dt><dd>lora, rank"
+    says whole/report.html "<dt>of these trained</dt>"
     # shellcheck disable=SC2046
     set -- $(planned whole.err total)
     [ "${1:-0}" = "${2:-1}" ] || fail "$mode: $1 MiB planned, $2 taken"

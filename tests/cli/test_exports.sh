@@ -66,6 +66,8 @@ expect 0 "$trainer" export --checkpoint first --output of-run
 carries of-run "[0, 266]"
 expect 0 "$trainer" export --checkpoint first --format gguf --output of-run.gguf
 python3 "$root/tests/huggingface/gguf.py" of-run.gguf >keys.json
+expect 0 "$trainer" export --checkpoint first --output by-its-name.gguf
+same of-run.gguf by-its-name.gguf
 holds keys.json "j['tokenizer.chat_template'].startswith('{% for m') and j['tokenizer.chat_templates'] == ['tool_use'] and j['tokenizer.chat_template.tool_use'] == 'with tools'"
 holds keys.json "j['tokenizer.ggml.eos_token_id'] == 0 and j['tokenizer.ggml.eot_token_id'] == 266"
 holds keys.json "j['tokenizer.ggml.padding_token_id'] == 269 and j['tokenizer.ggml.unknown_token_id'] == 270"

@@ -16,6 +16,13 @@ refused() {
     [ ! -e run ] && [ ! -e tiny-compare ] || { fail "something was written: $*"; rm -rf run; }
 }
 
+# Without a word: the commands, not the keys.
+expect 0 "$trainer"
+says out "trainer plan --config FILE"
+[ "$(wc -l <out)" -lt 50 ] || fail "no word at all prints $(wc -l <out) lines"
+expect 0 "$trainer" --help
+says out "continual.strategy"
+
 # An option twice, by its name, its letter, and the beginning of its name.
 refused "--seed is given twice" "$trainer" generate --checkpoint none --seed 1 --seed 2
 refused "--seed is given twice" "$trainer" generate --checkpoint none --seed=1 -s 1

@@ -39,7 +39,10 @@ Test(metrics_continual, run_matrix_and_importance_lines_are_exact)
     const HsMetricsRun run = { .name = "x",
                                .device = "cpu",
                                .strategy = "ewc",
+                               .from = "base",
+                               .adapter = "lora, rank 4",
                                .parameters = 5,
+                               .trained_parameters = 2,
                                .total_steps = 30,
                                .memory = { { "weights", 1024 } },
                                .memory_count = 1,
@@ -57,9 +60,11 @@ Test(metrics_continual, run_matrix_and_importance_lines_are_exact)
     cr_assert_eq(hs_metrics_destroy(metrics), HS_OK);
     size_t size = 0;
     char *text = scratch_read(scratch_path(&scratch, "run.json"), &size);
-    cr_expect_str_eq(text, "{\"event\":\"run\",\"step\":0,\"name\":\"x\",\"device\":\"cpu\",\"strategy\":\"ewc\","
-                           "\"parameters\":5,\"total_steps\":30,\"memory\":[{\"what\":\"weights\",\"bytes\":1024}],"
-                           "\"tasks\":[{\"name\":\"sums\",\"steps\":10},{\"name\":\"a\\\"b\",\"steps\":20}]}");
+    cr_expect_str_eq(text,
+                     "{\"event\":\"run\",\"step\":0,\"name\":\"x\",\"device\":\"cpu\",\"strategy\":\"ewc\","
+                     "\"from\":\"base\",\"adapter\":\"lora, rank 4\",\"parameters\":5,"
+                     "\"trained_parameters\":2,\"total_steps\":30,\"memory\":[{\"what\":\"weights\",\"bytes\":1024}],"
+                     "\"tasks\":[{\"name\":\"sums\",\"steps\":10},{\"name\":\"a\\\"b\",\"steps\":20}]}");
     free(text);
     text = scratch_read(scratch_path(&scratch, "metrics.jsonl"), &size);
     /* learned (1 + 2)/2, retained (1.5 + 2)/2, forgetting 1.5 - 1, bwt 1 - 1.5, fwt 4 - 3 */
