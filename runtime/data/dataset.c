@@ -120,6 +120,17 @@ static uint64_t window_seed(const HsDatasetBuild *building)
     return building->task_index == 0 ? seed : (uint64_t)bits.word[1] << 32 | bits.word[0];
 }
 
+static HsStatus require_text(const HsDatasetBuild *building, bool there)
+{
+    if (there)
+        return HS_OK;
+    char more[32] = "";
+    if (building->train_sources > 1)
+        snprintf(more, sizeof more, " and %d more", building->train_sources - 1);
+    return hs_fail(HS_ECONFIG, "task %s: train holds no text: every file in it is empty: %s%s", building->task->name,
+                   building->sources.items[0].name, more);
+}
+
 static HsStatus read_sources(HsDatasetBuild *building)
 {
     const HsTaskConfig *task = building->task;
@@ -141,13 +152,7 @@ static HsStatus read_sources(HsDatasetBuild *building)
     }
     if (building->sources.count == building->train_sources)
         building->train_pieces = corpus->piece_count;
-    if (building->train_pieces > 0)
-        return HS_OK;
-    char more[32] = "";
-    if (building->train_sources > 1)
-        snprintf(more, sizeof more, " and %d more", building->train_sources - 1);
-    return hs_fail(HS_ECONFIG, "task %s: train holds no text: every file in it is empty: %s%s", task->name,
-                   building->sources.items[0].name, more);
+    return require_text(building, building->train_pieces > 0);
 }
 
 static bool has_target(const HsStreamTokens *stream)
@@ -279,6 +284,16 @@ static HsStatus finish(HsDatasetBuild *building, HsTokenizer *tokenizer, HsDatas
     return check_length(building, dataset, &dataset->validation, "validation");
 }
 
+/* The same of token files, which are not read. */
+static HsStatus open_files(HsDatasetBuild *building, HsTokenizer *tokenizer, HsDataset *dataset)
+{
+    dataset->tokenizer = tokenizer;
+    HS_TRY(hs_dataset_blame_task(building, hs_dataset_open_files(building, dataset)));
+    HS_TRY(require_text(building, dataset->shards[0].tokens > 0));
+    HS_TRY(check_length(building, dataset, &dataset->train, "train"));
+    return check_length(building, dataset, &dataset->validation, "validation");
+}
+
 static HsStatus settle(const HsDatasetBuild *buildings, HsTokenizer *tokenizer)
 {
     return hs_tokenizer_settle(tokenizer, buildings->config);
@@ -300,6 +315,10 @@ static HsStatus build(HsDatasetBuild *buildings, int count, HsTokenizer **tokeni
         HS_TRY(settle(buildings, *tokenizer));
     for (int i = 0; i < count; i++) {
         buildings[i].tokenizer = *tokenizer;
+        if (early && hs_dataset_stays_in_files(&buildings[i])) {
+            HS_TRY(open_files(&buildings[i], *tokenizer, &datasets[i]));
+            continue;
+        }
         HS_TRY(read_sources(&buildings[i]));
         if (early)
             HS_TRY(finish(&buildings[i], *tokenizer, &datasets[i]));
@@ -356,6 +375,7 @@ void hs_dataset_deinit(HsDataset *dataset)
 {
     HsStreamTokens *streams[] = { &dataset->train, &dataset->validation };
     for (int i = 0; i < 2; i++) {
+        hs_token_shards_deinit(&dataset->shards[i]);
         free(streams[i]->tokens);
         free(streams[i]->loss_mask);
         free(streams[i]->rows);

@@ -19,6 +19,7 @@
 #include <stdbool.h>
 
 #include "runtime/config/config.h"
+#include "runtime/data/source/token_shards.h"
 #include "runtime/data/tokenizer/tokenizer.h"
 
 /* A document with its own row (data.packing: none), or part of one. */
@@ -33,7 +34,9 @@ typedef struct HsPack {
 
 typedef struct HsStreamTokens {
     int64_t count;
-    int32_t *tokens;
+    int32_t *tokens;             /* NULL: they stay in their files */
+    const HsTokenShards *shards; /* these, of which the stream's first token is number shard_start */
+    int64_t shard_start;
     uint8_t *loss_mask; /* 1: counts as a target; NULL: all do */
     HsRow *rows;        /* documents; NULL: windows are cut from the whole */
     int64_t row_count;
@@ -75,6 +78,7 @@ typedef struct HsDataset {
      * each prompt once, at most evaluation.items, spread evenly over the text, none longer than T + 1 tokens. */
     HsItemSet items[HS_ITEM_SET_COUNT];
     HsDatasetApart apart;
+    HsTokenShards shards[2]; /* train's; validation's, where it has its own files */
     HsTokenizer *tokenizer;
     bool owns_tokenizer; /* false: HsTaskData's */
     int64_t sequence_length;
@@ -98,12 +102,14 @@ int64_t hs_dataset_windows(const HsDataset *dataset);
 double hs_dataset_empty_share(const HsDataset *dataset);
 /* Row `index`: tokens [T], targets [T] (-1 where ignored).  Padding is end-of-text, or token 0 where there is none; in a
  * row of several documents each token of it is marked as a separate document, so that it costs no attention. */
-void hs_dataset_sample(const HsDataset *dataset, int64_t index, int32_t *tokens, int32_t *targets);
+HsStatus hs_dataset_sample(const HsDataset *dataset, int64_t index, int32_t *tokens, int32_t *targets);
 /* Validation row `index` of `of` in the fixed order: `of` windows spread evenly over the validation stream.
  * `of` is at least 1 and at most hs_dataset_validation_windows. */
 int64_t hs_dataset_validation_windows(const HsDataset *dataset);
-void hs_dataset_validation_sample(const HsDataset *dataset, int64_t index, int64_t of, int32_t *tokens,
-                                  int32_t *targets);
+HsStatus hs_dataset_validation_sample(const HsDataset *dataset, int64_t index, int64_t of, int32_t *tokens,
+                                      int32_t *targets);
+/* Tokens [start, start + count) of a stream.  errors: those of hs_token_shards_read */
+HsStatus hs_stream_read(const HsStreamTokens *stream, int64_t start, int64_t count, int32_t *tokens);
 
 /* The datasets of all tasks under one tokenizer.  A char tokenizer is made from every task's text; synthetic sources of
  * the same name in different tasks hold different text.  An existing tokenizer is owned from then on, also on failure.
@@ -126,7 +132,7 @@ bool hs_task_data_masked(const HsTaskData *data); /* some task's training data h
 
 /* Where rows come from: a pure function of the index. */
 typedef struct HsSampler {
-    void (*sample)(const void *user, int64_t index, int32_t *tokens, int32_t *targets);
+    HsStatus (*sample)(const void *user, int64_t index, int32_t *tokens, int32_t *targets);
     const void *user;
     int64_t sequence_length;
 } HsSampler;
@@ -145,7 +151,7 @@ typedef struct HsBatch {
 typedef struct HsLoader HsLoader;
 HsStatus hs_loader_create(const HsSampler *sampler, int64_t rows, int64_t first_index, int64_t prefetch,
                           int64_t workers, HsLoader **loader);
-/* Blocks until the next batch is there; valid until the next call.  Never allocates, and succeeds always today. */
+/* Blocks until the next batch is there; valid until the next call.  Never allocates.  errors: the sampler's */
 HsStatus hs_loader_next(HsLoader *loader, const HsBatch **batch);
 void hs_loader_destroy(HsLoader *loader);
 

@@ -65,6 +65,11 @@ HsStatus hs_dataset_explain_characters(const HsDatasetBuild *building, HsStatus 
  * errors: HS_ENOMEM, and the tokenizer's with the file's name */
 HsStatus hs_dataset_encode(HsDatasetBuild *building, HsDataset *dataset);
 
+/* dataset_shards.c: whether the task's tokens stay in their files, and its streams over these.
+ * errors: those of hs_token_shards_add */
+bool hs_dataset_stays_in_files(const HsDatasetBuild *building);
+HsStatus hs_dataset_open_files(const HsDatasetBuild *building, HsDataset *dataset);
+
 /* Documents are not cut in windows: data.packing is not stream. */
 bool hs_dataset_keeps_documents(const HsConfig *config);
 /* data.packing: none, documents: the rows of a stream, which begins `offset` tokens behind where `starts` counts from; nothing

@@ -62,17 +62,28 @@ double hs_dataset_empty_share(const HsDataset *dataset)
     return (double)empty / (double)starts;
 }
 
+HsStatus hs_stream_read(const HsStreamTokens *stream, int64_t start, int64_t count, int32_t *tokens)
+{
+    if (!stream->tokens)
+        return hs_token_shards_read(stream->shards, stream->shard_start + start, count, tokens);
+    memcpy(tokens, stream->tokens + start, (size_t)count * sizeof(int32_t));
+    return HS_OK;
+}
+
 /* One row from `start`: start + T + 1 tokens must be there. */
-static void copy_window(const HsStreamTokens *stream, int64_t start, int64_t length, int32_t *tokens, int32_t *targets)
+static HsStatus copy_window(const HsStreamTokens *stream, int64_t start, int64_t length, int32_t *tokens,
+                            int32_t *targets)
 {
     assert(start >= 0 && start + length < stream->count);
-    memcpy(tokens, stream->tokens + start, (size_t)length * sizeof(int32_t));
-    memcpy(targets, stream->tokens + start + 1, (size_t)length * sizeof(int32_t));
+    HS_TRY(hs_stream_read(stream, start, length, tokens));
+    memcpy(targets, tokens + 1, (size_t)(length - 1) * sizeof(int32_t));
+    HS_TRY(hs_stream_read(stream, start + length, 1, targets + length - 1));
     if (!stream->loss_mask)
-        return;
+        return HS_OK;
     for (int64_t t = 0; t < length; t++)
         if (!stream->loss_mask[start + 1 + t])
             targets[t] = -1;
+    return HS_OK;
 }
 
 /* Several documents, each from its first token, marked but for the row's own; padding, each token by itself. */
@@ -147,19 +158,19 @@ static int64_t random_start(const HsDataset *dataset, int64_t index)
     return (int64_t)(join(bits.word[0], bits.word[1]) % starts);
 }
 
-void hs_dataset_sample(const HsDataset *dataset, int64_t index, int32_t *tokens, int32_t *targets)
+HsStatus hs_dataset_sample(const HsDataset *dataset, int64_t index, int32_t *tokens, int32_t *targets)
 {
     if (dataset->train.rows) {
         copy_row(dataset, &dataset->train, row_of(dataset, index), tokens, targets);
-        return;
+        return HS_OK;
     }
     int64_t start = dataset->random_windows ? random_start(dataset, index) : epoch_start(dataset, index);
-    copy_window(&dataset->train, start, dataset->sequence_length, tokens, targets);
+    return copy_window(&dataset->train, start, dataset->sequence_length, tokens, targets);
 }
 
-static void sample_dataset(const void *user, int64_t index, int32_t *tokens, int32_t *targets)
+static HsStatus sample_dataset(const void *user, int64_t index, int32_t *tokens, int32_t *targets)
 {
-    hs_dataset_sample(user, index, tokens, targets);
+    return hs_dataset_sample(user, index, tokens, targets);
 }
 
 HsSampler hs_dataset_sampler(const HsDataset *dataset)
@@ -173,8 +184,8 @@ int64_t hs_dataset_validation_windows(const HsDataset *dataset)
     return stream->rows ? rows_of(stream) : (stream->count - 1) / dataset->sequence_length;
 }
 
-void hs_dataset_validation_sample(const HsDataset *dataset, int64_t index, int64_t of, int32_t *tokens,
-                                  int32_t *targets)
+HsStatus hs_dataset_validation_sample(const HsDataset *dataset, int64_t index, int64_t of, int32_t *tokens,
+                                      int32_t *targets)
 {
     int64_t windows = hs_dataset_validation_windows(dataset), length = dataset->sequence_length;
     assert(index >= 0 && index < of && of <= windows);
@@ -182,7 +193,7 @@ void hs_dataset_validation_sample(const HsDataset *dataset, int64_t index, int64
     int64_t window = index * (windows / of) + index * (windows % of) / of;
     if (dataset->validation.rows) {
         copy_row(dataset, &dataset->validation, window, tokens, targets);
-        return;
+        return HS_OK;
     }
-    copy_window(&dataset->validation, window * length, length, tokens, targets);
+    return copy_window(&dataset->validation, window * length, length, tokens, targets);
 }

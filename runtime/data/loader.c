@@ -14,6 +14,7 @@
 #include <inttypes.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -22,6 +23,8 @@
 typedef struct Slot {
     HsBatch batch;
     bool ready;
+    HsStatus status; /* of filling it, with its message, which is another thread's */
+    char error[512];
 } Slot;
 
 struct HsLoader {
@@ -40,7 +43,7 @@ struct HsLoader {
     bool stopping;
 };
 
-static void fill(const HsLoader *loader, int64_t number, HsBatch *batch)
+static HsStatus fill(const HsLoader *loader, int64_t number, HsBatch *batch)
 {
     const HsSampler *sampler = &loader->sampler;
     int64_t length = sampler->sequence_length;
@@ -48,10 +51,11 @@ static void fill(const HsLoader *loader, int64_t number, HsBatch *batch)
     batch->counted = 0;
     for (int64_t row = 0; row < loader->rows; row++) {
         int32_t *targets = batch->targets + row * length;
-        sampler->sample(sampler->user, batch->first_index + row, batch->tokens + row * length, targets);
+        HS_TRY(sampler->sample(sampler->user, batch->first_index + row, batch->tokens + row * length, targets));
         for (int64_t t = 0; t < length; t++)
             batch->counted += targets[t] >= 0;
     }
+    return HS_OK;
 }
 
 static void *work(void *argument)
@@ -66,7 +70,8 @@ static void *work(void *argument)
         int64_t number = loader->next_ticket++;
         Slot *slot = &loader->slots[number % loader->slot_count];
         pthread_mutex_unlock(&loader->lock);
-        fill(loader, number, &slot->batch);
+        slot->status = fill(loader, number, &slot->batch);
+        snprintf(slot->error, sizeof slot->error, "%s", slot->status == HS_OK ? "" : hs_error_message());
         pthread_mutex_lock(&loader->lock);
         slot->ready = true;
         pthread_cond_signal(&loader->slot_ready);
@@ -165,7 +170,7 @@ HsStatus hs_loader_next(HsLoader *loader, const HsBatch **batch)
     loader->consumer_holds = true;
     pthread_mutex_unlock(&loader->lock);
     *batch = &slot->batch;
-    return HS_OK;
+    return slot->status == HS_OK ? HS_OK : hs_fail(slot->status, "%s", slot->error);
 }
 
 void hs_loader_destroy(HsLoader *loader)

@@ -127,8 +127,8 @@ static HsStatus survey(HsBenchRunner *runner)
     const int64_t rows = training->train_program.batch, length = runner->config.training.max_length;
     int64_t counted = 0;
     for (int64_t row = 0; row < rows; row++)
-        hs_dataset_sample(&training->data.tasks[0], row, training->evaluation_tokens + row * length,
-                          training->evaluation_targets + row * length);
+        HS_TRY(hs_dataset_sample(&training->data.tasks[0], row, training->evaluation_tokens + row * length,
+                                 training->evaluation_targets + row * length));
     for (int64_t i = 0; i < rows * length; i++)
         counted += training->evaluation_targets[i] >= 0;
     counted = counted > 0 ? counted * runner->run->micro_batches : 1;

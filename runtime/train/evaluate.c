@@ -42,7 +42,8 @@ static HsStatus evaluate_windows(const HsEvaluator *evaluator, const HsDataset *
         for (int64_t row = 0; row < program->batch; row++) {
             /* The program's batch is fixed: rows beyond the last window repeat it with every target ignored. */
             int64_t index = first + row < windows ? first + row : windows - 1;
-            hs_dataset_validation_sample(dataset, index, windows, tokens + row * length, targets + row * length);
+            HS_TRY(
+                hs_dataset_validation_sample(dataset, index, windows, tokens + row * length, targets + row * length));
             for (int64_t t = 0; t < length; t++) {
                 int32_t *target = &targets[row * length + t];
                 if (first + row >= windows)

@@ -59,13 +59,12 @@ static int64_t sample_index(const HsFisher *fisher, int64_t sequence)
     return sequence * (windows / count) + sequence * (windows % count) / count;
 }
 
-static void load_sample(const HsFisher *fisher, int64_t sequence, int32_t *tokens, int32_t *targets)
+static HsStatus load_sample(const HsFisher *fisher, int64_t sequence, int32_t *tokens, int32_t *targets)
 {
     const int64_t index = sample_index(fisher, sequence);
     if (fisher->stream)
-        fisher->stream->sample(fisher->stream->user, index, tokens, targets);
-    else
-        hs_dataset_sample(fisher->dataset, index, tokens, targets);
+        return fisher->stream->sample(fisher->stream->user, index, tokens, targets);
+    return hs_dataset_sample(fisher->dataset, index, tokens, targets);
 }
 
 static void ignore(int32_t *targets, int64_t count)
@@ -89,7 +88,8 @@ static int64_t load_group(HsFisher *fisher, int64_t group)
     for (int64_t row = 0; row < fisher->group; row++) {
         int64_t sequence = group * fisher->group + row;
         int32_t *targets = fisher->targets + row * length;
-        load_sample(fisher, sequence < sequences ? sequence : sequences - 1, fisher->tokens + row * length, targets);
+        HS_TRY(load_sample(fisher, sequence < sequences ? sequence : sequences - 1, fisher->tokens + row * length,
+                           targets));
         if (sequence >= sequences)
             ignore(targets, length);
     }
@@ -101,7 +101,7 @@ static int64_t load_sequence(HsFisher *fisher, int64_t sequence)
 {
     const HsProgram *program = fisher->program;
     int64_t length = program->sequence_length;
-    load_sample(fisher, sequence, fisher->tokens, fisher->labels);
+    HS_TRY(load_sample(fisher, sequence, fisher->tokens, fisher->labels));
     for (int64_t row = 1; row < program->batch; row++)
         memcpy(fisher->tokens + row * length, fisher->tokens, (size_t)length * sizeof *fisher->tokens);
     ignore(fisher->targets, program->batch * length);

@@ -46,20 +46,21 @@ static int64_t abreast_of(const HsTraining *training)
     return most < HS_ABREAST ? most : HS_ABREAST;
 }
 
-void hs_training_note_openings(HsTraining *training, int task)
+HsStatus hs_training_note_openings(HsTraining *training, int task)
 {
     const HsDataset *dataset = &training->data.tasks[task];
     const int64_t windows = hs_dataset_windows(dataset);
     if (!training->openings)
-        return;
+        return HS_OK;
     int32_t *counts = training->openings + task * training->vocabulary;
     memset(counts, 0, (size_t)training->vocabulary * sizeof *counts);
     if (!hs_continual_retains(&training->continual_config, task)) /* not even how its text begins is kept */
-        return;
+        return HS_OK;
     for (int64_t i = 0; i < windows && i < OPENINGS_MOST; i++) {
-        hs_dataset_sample(dataset, i, training->evaluation_tokens, training->evaluation_targets);
+        HS_TRY(hs_dataset_sample(dataset, i, training->evaluation_tokens, training->evaluation_targets));
         counts[training->evaluation_tokens[0]]++;
     }
+    return HS_OK;
 }
 
 static uint64_t bits_of(const HsTraining *training, uint32_t site, int task, int64_t i)

@@ -16,6 +16,7 @@
 #include "runtime/train/run.h"
 
 enum {
+    TEXT_TOKENS = 1 << 16, /* in which a line is looked for */
     PROMPT_BYTES = 32,
     NEW_TOKENS = 48, /* of plain text */
     NEW_LINES = 2,
@@ -84,21 +85,20 @@ static HsStatus add_items(Samples *samples, int task, const HsItemSet *set, int6
     return HS_OK;
 }
 
-/* From the line that begins after token `at`: as many tokens as PROMPT_BYTES hold, then back to the end of a word. */
-static HsStatus add_text(Samples *samples, int task, const HsStreamTokens *stream, int64_t at)
+/* From the first line that begins among tokens [0, end): as many tokens as PROMPT_BYTES hold, then back to the end of a word. */
+static HsStatus add_line(Samples *samples, int task, const int32_t *tokens, int64_t end)
 {
     const HsTokenizer *tokenizer = samples->tokenizer;
     const int64_t room = samples->run->training.config->training.max_length / 2;
-    const int32_t *tokens = stream->tokens;
-    int64_t first = at, count = 0, word = 0;
+    int64_t first = 0, count = 0, word = 0;
     size_t bytes = 0, length;
-    while (first < stream->count && !ends_line(tokenizer, tokens[first]))
+    while (first < end && !ends_line(tokenizer, tokens[first]))
         first++;
-    while (first < stream->count && ends_line(tokenizer, tokens[first])) /* and empty lines */
+    while (first < end && ends_line(tokenizer, tokens[first])) /* and empty lines */
         first++;
-    if (first + 1 >= stream->count) /* no further line: where it was asked for */
-        first = at;
-    for (; first + count + 1 < stream->count && (count < room || count == 0); count++) {
+    if (first + 1 >= end) /* no further line: from the beginning */
+        first = 0;
+    for (; first + count + 1 < end && (count < room || count == 0); count++) {
         (void)hs_tokenizer_bytes(tokenizer, tokens[first + count], &length);
         if (count > 0 &&
             (bytes + length > PROMPT_BYTES || tokens[first + count] == hs_tokenizer_end_of_text(tokenizer)))
@@ -111,6 +111,18 @@ static HsStatus add_text(Samples *samples, int task, const HsStreamTokens *strea
     if (count == 0)
         return HS_OK;
     return add_sample(samples, task, tokens + first, word > 0 ? word : count, NEW_TOKENS);
+}
+
+static HsStatus add_text(Samples *samples, int task, const HsStreamTokens *stream, int64_t at)
+{
+    const int64_t rest = stream->count - at, count = rest < TEXT_TOKENS ? rest : TEXT_TOKENS;
+    int32_t *tokens = malloc((size_t)(count + 1) * sizeof *tokens);
+    HsStatus status = tokens ? hs_stream_read(stream, at, count, tokens)
+                             : hs_fail(HS_ENOMEM, "no memory to look for a line of %lld tokens", (long long)count);
+    if (status == HS_OK)
+        status = add_line(samples, task, tokens, count);
+    free(tokens);
+    return status;
 }
 
 static HsStatus choose(Samples *samples, int64_t wanted)

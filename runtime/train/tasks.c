@@ -232,7 +232,7 @@ HsStatus hs_run_finish_task(HsRun *run)
     hs_stream_end_task(training->stream);
     hs_training_forget_graph(training);
     HS_TRY(hs_run_consolidate(run, (int)state->task));
-    hs_training_note_openings(training, (int)state->task);
+    HS_TRY(hs_training_note_openings(training, (int)state->task));
     state->task++;
     state->rate_let_down =
         !hs_is(hs_training_schedule(training), "infinite") || state->task == training->lengths.phase_count;

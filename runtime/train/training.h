@@ -403,7 +403,7 @@ HsStatus hs_training_try_rates(HsTraining *training);
 /* --- rehearsal.c --- */
 
 /* Counts how the windows of the task that ends begin; nothing where no strategy writes. */
-void hs_training_note_openings(HsTraining *training, int task);
+HsStatus hs_training_note_openings(HsTraining *training, int task);
 /* Task `task` begins: what the model writes of the earlier ones becomes the reservoir's content, out_dir/
  * rehearsal-TASK.txt, and three samples of it lines of the log.  Nothing for the first task. */
 HsStatus hs_training_write_rehearsal(HsTraining *training, int task);

@@ -20,6 +20,12 @@ typedef struct HsTokenLayout {
 enum { HS_TOKEN_LAYOUTS = 2 };
 extern const HsTokenLayout hs_token_layouts[HS_TOKEN_LAYOUTS]; /* the narrower first */
 
+/* From the first HS_TOKEN_HEADER_BYTES of a file of `size` bytes (all, where it has fewer): bytes a token.
+ * errors: HS_EFORMAT with the byte, also where size and header differ */
+HsStatus hs_token_file_read_header(const char *name, const char *bytes, size_t size, size_t *token_bytes);
+/* errors: HS_EFORMAT where the bytes are no whole number of u16 tokens */
+HsStatus hs_token_file_check_raw16(const char *name, size_t size);
+
 /* That what is at the path, if anything, is a file of one of the layouts, which a new one may replace.
  * errors: HS_ECONFIG */
 HsStatus hs_token_file_check_replaced(const char *path);

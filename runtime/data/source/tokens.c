@@ -38,7 +38,7 @@ HsStatus hs_token_file_check_replaced(const char *path)
                    path);
 }
 
-static HsStatus read_header(const char *name, const char *bytes, size_t size, size_t *token_bytes)
+HsStatus hs_token_file_read_header(const char *name, const char *bytes, size_t size, size_t *token_bytes)
 {
     if (size < HS_TOKEN_HEADER_BYTES)
         return hs_fail(HS_EFORMAT,
@@ -76,18 +76,25 @@ static HsStatus read_header(const char *name, const char *bytes, size_t size, si
     return HS_OK;
 }
 
+HsStatus hs_token_file_check_raw16(const char *name, size_t size)
+{
+    if (size % 2 == 0)
+        return HS_OK;
+    return hs_fail(HS_EFORMAT,
+                   "%s: %zu bytes are no whole number of u16 tokens: the file is cut off, or data.token_file: "
+                   "raw16 is wrong for it",
+                   name, size);
+}
+
 HsStatus hs_token_file_parse(const char *name, const char *bytes, size_t size, const HsSourceOptions *options,
                              HsCorpus *corpus)
 {
     size_t offset = 0, token_bytes = 2;
     if (!options->raw16) {
-        HS_TRY(read_header(name, bytes, size, &token_bytes));
+        HS_TRY(hs_token_file_read_header(name, bytes, size, &token_bytes));
         offset = HS_TOKEN_HEADER_BYTES;
-    } else if (size % 2 != 0) {
-        return hs_fail(HS_EFORMAT,
-                       "%s: %zu bytes are no whole number of u16 tokens: the file is cut off, or data.token_file: "
-                       "raw16 is wrong for it",
-                       name, size);
+    } else {
+        HS_TRY(hs_token_file_check_raw16(name, size));
     }
     size_t count = (size - offset) / token_bytes;
     if (count == 0)

@@ -77,13 +77,13 @@ void hs_joint_locate(const HsJoint *joint, int64_t index, int *task, int64_t *sa
     *sample = block * joint->weights[t] + place;
 }
 
-static void sample_joint(const void *user, int64_t index, int32_t *tokens, int32_t *targets)
+static HsStatus sample_joint(const void *user, int64_t index, int32_t *tokens, int32_t *targets)
 {
     const HsJoint *joint = user;
     int task;
     int64_t sample;
     hs_joint_locate(joint, index, &task, &sample);
-    hs_dataset_sample(&joint->data->tasks[task], sample, tokens, targets);
+    return hs_dataset_sample(&joint->data->tasks[task], sample, tokens, targets);
 }
 
 HsSampler hs_joint_sampler(const HsJoint *joint)

@@ -25,14 +25,14 @@ void hs_sequence_deinit(HsSequence *sequence)
     *sequence = (HsSequence){ 0 };
 }
 
-static void sample(const void *user, int64_t index, int32_t *tokens, int32_t *targets)
+static HsStatus sample(const void *user, int64_t index, int32_t *tokens, int32_t *targets)
 {
     const HsSequence *sequence = user;
     int task = 0;
     while (task + 1 < sequence->data->count && index >= sequence->ends[task])
         task++;
     const int64_t first = task > 0 ? sequence->ends[task - 1] : 0;
-    hs_dataset_sample(&sequence->data->tasks[task], index - first, tokens, targets);
+    return hs_dataset_sample(&sequence->data->tasks[task], index - first, tokens, targets);
 }
 
 HsSampler hs_sequence_sampler(const HsSequence *sequence)
