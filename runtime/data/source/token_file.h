@@ -26,6 +26,16 @@ HsStatus hs_token_file_read_header(const char *name, const char *bytes, size_t s
 /* errors: HS_EFORMAT where the bytes are no whole number of u16 tokens */
 HsStatus hs_token_file_check_raw16(const char *name, size_t size);
 
+/* Where tokens lie, and what they must be below. */
+typedef struct HsTokenRange {
+    const char *name;
+    int64_t byte; /* of the first, for messages */
+    size_t token_bytes;
+    int64_t vocabulary;
+} HsTokenRange;
+/* `count` tokens of the range, from its bytes.  errors: HS_EFORMAT with the byte */
+HsStatus hs_token_file_decode(const HsTokenRange *range, const char *bytes, int64_t count, int32_t *tokens);
+
 /* That what is at the path, if anything, is a file of one of the layouts, which a new one may replace.
  * errors: HS_ECONFIG */
 HsStatus hs_token_file_check_replaced(const char *path);

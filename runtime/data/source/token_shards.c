@@ -25,7 +25,7 @@ static HsStatus open_file(const char *path, int *descriptor)
 }
 
 /* Exactly `size` bytes. */
-static HsStatus read_bytes(const char *path, int descriptor, int64_t at, size_t size, unsigned char *bytes)
+static HsStatus read_bytes(const char *path, int descriptor, int64_t at, size_t size, char *bytes)
 {
     size_t done = 0;
     while (done < size) {
@@ -46,28 +46,10 @@ static HsStatus read_bytes(const char *path, int descriptor, int64_t at, size_t 
     return HS_OK;
 }
 
-static HsStatus convert(const HsTokenShard *shard, int64_t vocabulary, int64_t at, const unsigned char *bytes,
-                        int64_t count, int32_t *tokens)
-{
-    for (int64_t i = 0; i < count; i++) {
-        const unsigned char *b = bytes + i * shard->width;
-        uint32_t token = (uint32_t)b[0] | (uint32_t)b[1] << 8;
-        if (shard->width == 4)
-            token |= (uint32_t)b[2] << 16 | (uint32_t)b[3] << 24;
-        if ((int64_t)token >= vocabulary)
-            return hs_fail(HS_EFORMAT,
-                           "%s: byte %" PRId64 ": token %" PRIu32 " is not below the tokenizer's vocabulary of %" PRId64
-                           "; set tokenizer.kind and tokenizer.path to the tokenizer that wrote the file",
-                           shard->path, at + i * shard->width, token, vocabulary);
-        tokens[i] = (int32_t)token;
-    }
-    return HS_OK;
-}
-
 /* Tokens [start, start + count) of one file. */
 static HsStatus read_shard(const HsTokenShard *shard, int64_t vocabulary, int64_t start, int64_t count, int32_t *tokens)
 {
-    unsigned char bytes[CHUNK_BYTES];
+    char bytes[CHUNK_BYTES];
     const int64_t most = CHUNK_BYTES / shard->width;
     int descriptor = shard->descriptor;
     HsStatus status = descriptor >= 0 ? HS_OK : open_file(shard->path, &descriptor);
@@ -75,8 +57,9 @@ static HsStatus read_shard(const HsTokenShard *shard, int64_t vocabulary, int64_
         const int64_t part = count - done < most ? count - done : most;
         const int64_t at = shard->begin + (start + done) * shard->width;
         status = read_bytes(shard->path, descriptor, at, (size_t)(part * shard->width), bytes);
+        const HsTokenRange range = { shard->path, at, (size_t)shard->width, vocabulary };
         if (status == HS_OK)
-            status = convert(shard, vocabulary, at, bytes, part, tokens + done);
+            status = hs_token_file_decode(&range, bytes, part, tokens + done);
         done += part;
     }
     if (descriptor != shard->descriptor && descriptor >= 0)
@@ -97,16 +80,16 @@ static HsStatus check_tokens(const HsTokenShards *shards, const HsTokenShard *sh
 static HsStatus measure(HsTokenShard *shard, bool raw16)
 {
     struct stat about;
-    unsigned char start[HS_TOKEN_HEADER_BYTES];
+    char start[HS_TOKEN_HEADER_BYTES];
     if (fstat(shard->descriptor, &about) != 0)
         return hs_fail(HS_EIO, "%s: cannot be examined: %s", shard->path, strerror(errno));
     size_t token_bytes = 2;
     const size_t size = about.st_size < HS_TOKEN_HEADER_BYTES ? (size_t)about.st_size : HS_TOKEN_HEADER_BYTES;
     HS_TRY(read_bytes(shard->path, shard->descriptor, 0, size, start));
     if (about.st_size < HS_TOKEN_HEADER_BYTES)
-        HS_TRY(hs_check_fetched(shard->path, (const char *)start, size));
+        HS_TRY(hs_check_fetched(shard->path, start, size));
     if (!raw16) {
-        HS_TRY(hs_token_file_read_header(shard->path, (const char *)start, (size_t)about.st_size, &token_bytes));
+        HS_TRY(hs_token_file_read_header(shard->path, start, (size_t)about.st_size, &token_bytes));
         shard->begin = HS_TOKEN_HEADER_BYTES;
     } else {
         HS_TRY(hs_token_file_check_raw16(shard->path, (size_t)about.st_size));

@@ -86,6 +86,21 @@ HsStatus hs_token_file_check_raw16(const char *name, size_t size)
                    name, size);
 }
 
+HsStatus hs_token_file_decode(const HsTokenRange *range, const char *bytes, int64_t count, int32_t *tokens)
+{
+    for (int64_t i = 0; i < count; i++) {
+        const int64_t at = i * (int64_t)range->token_bytes;
+        const uint32_t token = little_endian(bytes + at, range->token_bytes);
+        if ((int64_t)token >= range->vocabulary)
+            return hs_fail(HS_EFORMAT,
+                           "%s: byte %" PRId64 ": token %" PRIu32 " is not below the tokenizer's vocabulary of %" PRId64
+                           "; set tokenizer.kind and tokenizer.path to the tokenizer that wrote the file",
+                           range->name, range->byte + at, token, range->vocabulary);
+        tokens[i] = (int32_t)token;
+    }
+    return HS_OK;
+}
+
 HsStatus hs_token_file_parse(const char *name, const char *bytes, size_t size, const HsSourceOptions *options,
                              HsCorpus *corpus)
 {
@@ -101,17 +116,8 @@ HsStatus hs_token_file_parse(const char *name, const char *bytes, size_t size, c
         return HS_OK;
     int64_t first = corpus->tokens.count;
     HS_TRY(hs_tokens_reserve(&corpus->tokens, (int64_t)count));
-    for (size_t i = 0; i < count; i++, offset += token_bytes) {
-        uint32_t token = little_endian(bytes + offset, token_bytes);
-        if ((int64_t)token >= options->vocabulary) {
-            corpus->tokens.count = first;
-            return hs_fail(HS_EFORMAT,
-                           "%s: byte %zu: token %" PRIu32 " is not below the tokenizer's vocabulary of %" PRId64
-                           "; set tokenizer.kind and tokenizer.path to the tokenizer that wrote the file",
-                           name, offset, token, options->vocabulary);
-        }
-        corpus->tokens.items[first + (int64_t)i] = (int32_t)token;
-    }
+    const HsTokenRange range = { name, (int64_t)offset, token_bytes, options->vocabulary };
+    HS_TRY(hs_token_file_decode(&range, bytes + offset, (int64_t)count, corpus->tokens.items + first));
     corpus->tokens.count = first + (int64_t)count;
     return hs_corpus_add_tokens(corpus, first);
 }
