@@ -446,7 +446,8 @@ HsStatus hs_task_data_bytes(const HsConfig *config, size_t *bytes)
         status = list_sources(&building);
         if (status == HS_OK)
             status = check_synthetic(&building);
-        *bytes = hs_size_add(*bytes, source_bytes(&building));
+        if (!hs_dataset_stays_in_files(&building))
+            *bytes = hs_size_add(*bytes, source_bytes(&building));
         end(&building);
     }
     return status;

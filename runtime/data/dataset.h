@@ -125,7 +125,7 @@ void hs_task_data_deinit(HsTaskData *data);
 HsStatus hs_task_data_create_whole(const HsConfig *config, HsTokenizer *tokenizer, HsTaskData *data);
 /* One warning for each way in which a task's validation is not apart from training, or a file is read twice. */
 void hs_task_data_warn_shared(const HsConfig *config, const HsTaskData *data);
-/* Bytes of all sources as they lie in files, or will be made: known without reading them.
+/* Bytes of the sources that are read as they lie in files, or will be made: known without reading them.
  * errors: those of hs_task_data_create that need no reading */
 HsStatus hs_task_data_bytes(const HsConfig *config, size_t *bytes);
 bool hs_task_data_masked(const HsTaskData *data); /* some task's training data has a loss mask */

@@ -10,22 +10,11 @@
 
 #include "runtime/data/dataset_build.h"
 
-static bool is_token_file(const HsSource *source)
-{
-    const size_t length = strlen(source->name);
-    struct stat about;
-    if (!source->kind || !source->kind->makes_tokens || !source->kind->extension)
-        return false;
-    const size_t tail = strlen(source->kind->extension);
-    return length > tail && strcmp(source->name + length - tail, source->kind->extension) == 0 &&
-           stat(source->name, &about) == 0 && S_ISREG(about.st_mode);
-}
-
 bool hs_dataset_stays_in_files(const HsDatasetBuild *building)
 {
     bool stays = building->sources.count > 0 && !hs_dataset_keeps_documents(building->config);
     for (int i = 0; stays && i < building->sources.count; i++)
-        stays = is_token_file(&building->sources.items[i]);
+        stays = hs_source_stays_in_file(&building->sources.items[i]);
     return stays;
 }
 

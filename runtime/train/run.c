@@ -59,18 +59,6 @@ static HsStatus create_records(HsRun *run)
     return hs_training_write_run_info(training, training->engine.comm->size > 1 ? processes : NULL);
 }
 
-/* Every process reads the whole batch: their files have to be the same. */
-static HsStatus compare_data(const HsRun *run)
-{
-    HsJson *files = hs_run_files_json(run);
-    char *text = hs_json_write(files, false);
-    HsStatus status = text ? hs_check_same(run->training.engine.comm, text, "data files")
-                           : hs_fail(HS_ENOMEM, "no memory for a list of files");
-    free(text);
-    hs_json_destroy(files);
-    return status;
-}
-
 /* What must be known before anything is planned: device, data, strategies, lengths. */
 static HsStatus prepare(HsRun *run, const char *folder)
 {
@@ -88,7 +76,7 @@ static HsStatus prepare(HsRun *run, const char *folder)
     if (hs_training_records(training))
         HS_TRY(hs_run_carry(config, folder, &run->carried));
     HS_TRY(hs_run_list_files(run));
-    HS_TRY(compare_data(run));
+    HS_TRY(hs_run_compare_files(run));
     return hs_training_measure(training, folder);
 }
 

@@ -182,7 +182,7 @@ HsStatus hs_run_carry(const HsConfig *config, const char *folder, HsCarried *car
 HsStatus hs_run_compare_tasks(HsRun *run, const HsConfig *saved, const char *folder);
 /* After the state was restored: what the appended tasks' columns of the matrix are owed. */
 HsStatus hs_run_grow_state(HsRun *run);
-/* The files of the training data, with size and checksum (sources.c): listed once, kept in each checkpoint, and
+/* The files of the training data, with what each is known by (sources.c): listed once, kept in each checkpoint, and
  * compared when a run continues; appended tasks bring theirs.  `name` is the state's for messages.  errors: HS_ECONFIG
  * naming a file that is another */
 HsStatus hs_run_list_files(HsRun *run);
@@ -190,6 +190,8 @@ void hs_run_forget_files(HsRun *run);
 /* errors: HS_ECONFIG where an appended task reads token files, and the tokenizer is made from text (kind char) */
 HsStatus hs_run_check_token_files(const HsRun *run);
 HsJson *hs_run_files_json(const HsRun *run);
+/* Every process reads the whole batch: their files have to be the same.  errors: HS_ECONFIG, in all of them */
+HsStatus hs_run_compare_files(const HsRun *run);
 HsStatus hs_run_check_files(const HsRun *run, const char *name, const char *folder, const HsJson *kept);
 /* The files of weights that a run begins with (origin.c): listed at its start, kept in each checkpoint. */
 HsStatus hs_run_list_origin(HsRun *run);

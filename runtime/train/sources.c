@@ -1,58 +1,84 @@
 /* SPDX-License-Identifier: MIT
  *
- * Which files a run read: task, path, size and XXH3-64 of each, kept in its checkpoints.  A run that continues over other
- * data would be no run that ever was, so that a file which changed, came or went is refused by name.  Where the
- * configuration has other paths (HsRun.moved_text), the files at them are compared one by one in their order, with what
- * each is for.
+ * Which files a run read: task, path, and by what each is known again (file_mark.h), kept in its checkpoints.  A run that
+ * continues over other data would be no run that ever was, so that a file which changed, came or went is refused by name.
+ * Where the configuration has other paths (HsRun.moved_text), the files at them are compared one by one in their order,
+ * with what each is for.
  *
- * Files are read once more for their checksums.  They have just been read for their text: they are in the page cache.
+ *     same size, times and samples   it is the file that the run read
+ *     another time                   its checksum decides, for which it is read once; where none was taken, the samples
  */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "kernels/base/array.h"
+#include "kernels/base/log.h"
+#include "runtime/data/source/file_mark.h"
 #include "runtime/data/source/source.h"
-#include "runtime/io/storage.h"
+#include "runtime/data/tokenizer/map.h"
+#include "runtime/exchange/reduce.h"
 #include "runtime/train/run.h"
+
+/* Token files are not read at the start but for these many bytes in all: fewer are checksummed, more only if
+ * data.verify: full asks for it.  Text is read anyway. */
+static const int64_t checksummed_bytes = (int64_t)64 << 20;
 
 typedef struct HsReadFile {
     char *path;
     int task;
     bool validates; /* is read for validation, and not for training */
-    int64_t bytes;
-    char checksum[20]; /* hexadecimal */
+    bool stays;     /* in its file: a token file */
+    HsFileMark mark;
 } HsReadFile;
 
 struct HsReadFiles {
     HsReadFile *items;
     int count;
+    size_t capacity;
+    HsMap first; /* path -> the first item that has it */
 };
 
-/* One that several tasks read is listed for each, and read once. */
-static HsStatus add_file(HsReadFiles *files, const char *path, int task, bool validates)
+static int find_file(const HsReadFiles *files, const char *path)
 {
-    HsReadFile file = { .task = task, .validates = validates };
-    const HsReadFile *same = NULL;
-    for (int i = 0; i < files->count && !same; i++)
-        if (strcmp(files->items[i].path, path) == 0)
-            same = &files->items[i];
-    if (same) {
-        file.bytes = same->bytes;
-        memcpy(file.checksum, same->checksum, sizeof file.checksum);
-    } else {
-        uint64_t checksum;
-        HS_TRY(hs_storage_checksum(path, &checksum, &file.bytes));
-        snprintf(file.checksum, sizeof file.checksum, "%016" PRIx64, checksum);
-    }
-    HsReadFile *items = realloc(files->items, (size_t)(files->count + 1) * sizeof *items);
-    file.path = strdup(path);
-    files->items = items ? items : files->items;
-    if (!items || !file.path) {
-        free(file.path);
+    int64_t index;
+    return hs_map_get(&files->first, path, strlen(path), &index) ? (int)index : -1;
+}
+
+/* One that several tasks read is listed for each, and looked at once. */
+static HsStatus add_file(HsReadFiles *files, const HsSource *source, int task, bool validates)
+{
+    HsReadFile file = { .task = task, .validates = validates, .stays = hs_source_stays_in_file(source) };
+    const int same = find_file(files, source->name);
+    if (same >= 0)
+        file.mark = files->items[same].mark;
+    else
+        HS_TRY(hs_file_mark(source->name, false, &file.mark));
+    HS_TRY(hs_array_grow(&files->items, sizeof *files->items, (size_t)files->count + 1, &files->capacity));
+    if (same < 0)
+        HS_TRY(hs_map_put(&files->first, source->name, strlen(source->name), files->count));
+    file.path = strdup(source->name);
+    if (!file.path)
         return hs_fail(HS_ENOMEM, "no memory to list the files of the training data");
+    files->items[files->count++] = file;
+    return HS_OK;
+}
+
+/* The checksums that are taken at every start. */
+static HsStatus complete_marks(HsReadFiles *files, bool full)
+{
+    int64_t bytes = 0;
+    for (int i = 0; i < files->count; i++)
+        bytes += files->items[i].mark.bytes;
+    for (int i = 0; i < files->count; i++) {
+        HsReadFile *file = &files->items[i];
+        const HsReadFile *const first = &files->items[find_file(files, file->path)];
+        if (first != file)
+            file->mark = first->mark;
+        else if (full || !file->stays || bytes <= checksummed_bytes)
+            HS_TRY(hs_file_mark_complete(file->path, &file->mark));
     }
-    items[files->count++] = file;
     return HS_OK;
 }
 
@@ -76,7 +102,7 @@ static HsStatus add_task(HsReadFiles *files, const HsConfig *config, int task)
     HsStatus status = list_sources(config, &config->tasks[task], &list, &trained);
     for (int i = 0; status == HS_OK && i < list.count; i++)
         if (list.items[i].kind) /* not synthetic */
-            status = add_file(files, list.items[i].name, task, i >= trained);
+            status = add_file(files, &list.items[i], task, i >= trained);
     hs_source_list_deinit(&list);
     return status;
 }
@@ -89,7 +115,7 @@ HsStatus hs_run_list_files(HsRun *run)
         return hs_fail(HS_ENOMEM, "no memory to list the files of the training data");
     for (int i = 0; i < config->task_count; i++)
         HS_TRY(add_task(run->files, config, i));
-    return HS_OK;
+    return complete_marks(run->files, hs_is(config->data.verify, "full"));
 }
 
 HsStatus hs_run_check_token_files(const HsRun *run)
@@ -119,24 +145,97 @@ void hs_run_forget_files(HsRun *run)
     for (int i = 0; i < run->files->count; i++)
         free(run->files->items[i].path);
     free(run->files->items);
+    hs_map_deinit(&run->files->first);
     free(run->files);
     run->files = NULL;
 }
 
-HsJson *hs_run_files_json(const HsRun *run)
+/* times: with what differs from machine to machine. */
+static HsJson *list_json(const HsRun *run, bool times)
 {
     HsJson *array = hs_json_array();
+    char number[20];
     for (int i = 0; i < run->files->count; i++) {
         const HsReadFile *file = &run->files->items[i];
         HsJson *row = hs_json_object();
         hs_json_set_string(row, "path", file->path);
         hs_json_set_integer(row, "task", file->task);
         hs_json_set_bool(row, "validation", file->validates);
-        hs_json_set_integer(row, "bytes", file->bytes);
-        hs_json_set_string(row, "xxh3", file->checksum);
+        hs_json_set_integer(row, "bytes", file->mark.bytes);
+        snprintf(number, sizeof number, "%016" PRIx64, file->mark.samples);
+        hs_json_set_string(row, "samples", number);
+        if (times)
+            hs_json_set_string(row, "times", file->mark.times);
+        snprintf(number, sizeof number, "%016" PRIx64, file->mark.checksum);
+        if (file->mark.whole)
+            hs_json_set_string(row, "xxh3", number);
         hs_json_append(array, row);
     }
     return array;
+}
+
+HsJson *hs_run_files_json(const HsRun *run)
+{
+    return list_json(run, true);
+}
+
+HsStatus hs_run_compare_files(const HsRun *run)
+{
+    HsJson *files = list_json(run, false);
+    char *text = hs_json_write(files, false);
+    HsStatus status = text ? hs_check_same(run->training.engine.comm, text, "data files")
+                           : hs_fail(HS_ENOMEM, "no memory for a list of files");
+    free(text);
+    hs_json_destroy(files);
+    return status;
+}
+
+/* What a checkpoint says of a file; texts "" where an earlier version did not keep them. */
+typedef struct Kept {
+    const char *path, *checksum, *samples, *times;
+    int64_t bytes;
+} Kept;
+
+static HsStatus read_kept(const char *name, const HsJson *row, Kept *kept)
+{
+    const char *const checksum = hs_json_string(hs_json_get(row, "xxh3"));
+    const char *const samples = hs_json_string(hs_json_get(row, "samples"));
+    const char *const times = hs_json_string(hs_json_get(row, "times"));
+    HS_TRY(hs_json_need_string(name, row, "path", &kept->path));
+    HS_TRY(hs_json_need_integer(name, row, "bytes", &kept->bytes));
+    *kept = (Kept){ kept->path, checksum ? checksum : "", samples ? samples : "", times ? times : "", kept->bytes };
+    if (!checksum && !samples)
+        return hs_json_need_string(name, row, "xxh3", &kept->checksum);
+    return HS_OK;
+}
+
+static bool is_number(const char *text, uint64_t number)
+{
+    char *end;
+    return text[0] != '\0' && strtoull(text, &end, 16) == number && *end == '\0';
+}
+
+/* Whether the file has the bytes that the checkpoint knows; of one that is accepted its mark knows all that is known. */
+static HsStatus compare_bytes(HsReadFile *file, const Kept *kept, bool *same)
+{
+    const bool samples = is_number(kept->samples, file->mark.samples);
+    *same = file->mark.bytes == kept->bytes && (samples || kept->samples[0] == '\0');
+    if (!*same)
+        return HS_OK;
+    const bool untouched = samples && strcmp(kept->times, file->mark.times) == 0;
+    if (untouched && !file->mark.whole && kept->checksum[0] != '\0') {
+        file->mark.whole = true;
+        file->mark.checksum = strtoull(kept->checksum, NULL, 16);
+    }
+    if (kept->checksum[0] != '\0') {
+        HS_TRY(hs_file_mark_complete(file->path, &file->mark));
+        *same = is_number(kept->checksum, file->mark.checksum);
+    } else if (!untouched) {
+        hs_warn("%s: has another time than when the run began, and no checksum of all its bytes was taken then: its "
+                "size and samples of it are the same (data.verify: full takes one at the start of a run)",
+                file->path);
+    }
+    return HS_OK;
 }
 
 static HsStatus changed(const char *folder, const char *path, const char *what)
@@ -150,25 +249,22 @@ static HsStatus changed(const char *folder, const char *path, const char *what)
 /* One file as the checkpoint has it, against what the `known` tasks that its run had read now. */
 static HsStatus check_file(const HsReadFiles *files, int known, const char *name, const char *folder, const HsJson *row)
 {
-    const char *path, *checksum;
+    Kept kept;
     char what[96];
-    int64_t bytes;
-    HS_TRY(hs_json_need_string(name, row, "path", &path));
-    HS_TRY(hs_json_need_string(name, row, "xxh3", &checksum));
-    HS_TRY(hs_json_need_integer(name, row, "bytes", &bytes));
-    for (int i = 0; i < files->count; i++) {
-        const HsReadFile *file = &files->items[i];
-        if (strcmp(file->path, path) != 0 || file->task >= known)
-            continue;
-        if (file->bytes == bytes && strcmp(file->checksum, checksum) == 0)
-            return HS_OK;
-        snprintf(what, sizeof what,
-                 file->bytes != bytes ? "has %" PRId64 " bytes and had %" PRId64
-                                      : "has other bytes, %" PRId64 " as before",
-                 file->bytes, bytes);
-        return changed(folder, path, what);
-    }
-    return changed(folder, path, "was removed");
+    bool same;
+    HS_TRY(read_kept(name, row, &kept));
+    const int index = find_file(files, kept.path);
+    if (index < 0 || files->items[index].task >= known)
+        return changed(folder, kept.path, "was removed");
+    HsReadFile *file = &files->items[index];
+    HS_TRY(compare_bytes(file, &kept, &same));
+    if (same)
+        return HS_OK;
+    snprintf(what, sizeof what,
+             file->mark.bytes != kept.bytes ? "has %" PRId64 " bytes and had %" PRId64
+                                            : "has other bytes, %" PRId64 " as before",
+             file->mark.bytes, kept.bytes);
+    return changed(folder, kept.path, what);
 }
 
 /* Where rows say no task (an earlier version, which also kept a file once only), their order serves only if all files are
@@ -193,39 +289,38 @@ static HsStatus check_roles(const HsReadFiles *files, int known, const char *fol
 
 static bool is_listed_before(const HsReadFiles *files, int index)
 {
-    for (int i = 0; i < index; i++)
-        if (strcmp(files->items[i].path, files->items[index].path) == 0)
-            return true;
-    return false;
+    return find_file(files, files->items[index].path) != index;
 }
 
 /* A file that takes the place of one of the checkpoint's: of the same bytes, for the same, and read in the same way. */
-static HsStatus check_taken(const HsTraining *training, const char *name, const HsJson *row, const HsReadFile *file)
+static HsStatus check_taken(const HsTraining *training, const char *name, const HsJson *row, HsReadFile *file)
 {
-    const char *path, *checksum, *what = NULL;
+    const char *what = NULL;
     const char *const format = training->config->tasks[file->task].format;
-    int64_t bytes, task = file->task;
+    int64_t task = file->task;
     const HsSourceKind *before = NULL, *now = NULL;
-    HS_TRY(hs_json_need_string(name, row, "path", &path));
-    HS_TRY(hs_json_need_string(name, row, "xxh3", &checksum));
-    HS_TRY(hs_json_need_integer(name, row, "bytes", &bytes));
+    Kept kept;
+    bool same = true;
+    HS_TRY(read_kept(name, row, &kept));
     if (hs_json_get(row, "task"))
         HS_TRY(hs_json_need_integer(name, row, "task", &task));
     const bool validates = hs_json_is_true(hs_json_get(row, "validation"));
-    const bool known = hs_source_kind_choose(path, format, &before) == HS_OK;
+    const bool known = hs_source_kind_choose(kept.path, format, &before) == HS_OK;
     HS_TRY(hs_source_kind_choose(file->path, format, &now));
     if (task != file->task || (hs_json_get(row, "task") && validates != file->validates))
         what = "is for another task, or for validation in place of training";
     else if (!known || before != now)
         what = "is read as another format";
-    else if (file->bytes != bytes || strcmp(file->checksum, checksum) != 0)
-        what = file->bytes != bytes ? "has another size" : "has other bytes";
+    else
+        HS_TRY(compare_bytes(file, &kept, &same));
+    if (!same)
+        what = file->mark.bytes != kept.bytes ? "has another size" : "has other bytes";
     if (!what)
         return HS_OK;
     return hs_fail(HS_ECONFIG,
                    "tasks.%d.%s: %s would take the place of %s, and %s: the run would continue on other data than it "
                    "began with: set it back, or choose another out_dir",
-                   file->task, file->validates ? "validation" : "train", file->path, path, what);
+                   file->task, file->validates ? "validation" : "train", file->path, kept.path, what);
 }
 
 /* All files at other paths, in their order. */
@@ -239,7 +334,7 @@ static HsStatus check_moved(const HsRun *run, const char *name, const char *fold
     if (!says_task)
         HS_TRY(check_roles(files, known, folder));
     for (int i = 0; i < files->count; i++) {
-        const HsReadFile *file = &files->items[i];
+        HsReadFile *file = &files->items[i];
         if (file->task >= known || (!says_task && is_listed_before(files, i)))
             continue;
         if (row)
@@ -256,6 +351,29 @@ static HsStatus check_moved(const HsRun *run, const char *name, const char *fold
         folder, hs_json_count(kept), count);
 }
 
+/* All files at the paths that the checkpoint has. */
+static HsStatus check_listed(const HsRun *run, const char *name, const char *folder, const HsJson *kept)
+{
+    const HsReadFiles *files = run->files;
+    const int known = run->training.data.count - run->appended;
+    HsMap paths = { 0 };
+    HsStatus status = HS_OK;
+    for (const HsJson *row = hs_json_first(kept); row && status == HS_OK; row = hs_json_next(row)) {
+        const char *const path = hs_json_string(hs_json_get(row, "path"));
+        status = check_file(files, known, name, folder, row);
+        if (status == HS_OK)
+            status = hs_map_put(&paths, path, strlen(path), 0);
+    }
+    for (int i = 0; i < files->count && status == HS_OK; i++) {
+        int64_t there;
+        const HsReadFile *file = &files->items[i];
+        if (file->task < known && !hs_map_get(&paths, file->path, strlen(file->path), &there))
+            status = changed(folder, file->path, "is new");
+    }
+    hs_map_deinit(&paths);
+    return status;
+}
+
 HsStatus hs_run_check_files(const HsRun *run, const char *name, const char *folder, const HsJson *kept)
 {
     if (!kept) /* of a version that kept none */
@@ -268,17 +386,5 @@ HsStatus hs_run_check_files(const HsRun *run, const char *name, const char *fold
         return hs_fail(HS_EFORMAT, "%s: member `files` must be a list", name);
     if (run->moved_text)
         return check_moved(run, name, folder, kept);
-    const int known = run->training.data.count - run->appended;
-    for (const HsJson *row = hs_json_first(kept); row; row = hs_json_next(row))
-        HS_TRY(check_file(run->files, known, name, folder, row));
-    for (int i = 0; i < run->files->count; i++) {
-        bool found = run->files->items[i].task >= known;
-        for (const HsJson *row = hs_json_first(kept); row && !found; row = hs_json_next(row)) {
-            const char *path = hs_json_string(hs_json_get(row, "path"));
-            found = path && strcmp(path, run->files->items[i].path) == 0;
-        }
-        if (!found)
-            return changed(folder, run->files->items[i].path, "is new");
-    }
-    return HS_OK;
+    return check_listed(run, name, folder, kept);
 }

@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: MIT
 # Token files stay in their files: a run over them is to the bit the run that has all tokens in memory, which compressed
 # ones are read into, in every order of windows, by several processes and after a kill; what the process holds does not
-# grow with them; a file that is cut while the run reads it ends it with its place, and put back the run continues.
+# grow with them; they are known again without being read; a file that is cut while the run reads it ends it with its
+# place, and put back the run continues.
 . "$(dirname "$0")/lib.sh"
 for i in $(seq 3000); do echo "line $i of a text, and another number: $((i * 7919 % 1000))"; done >text.txt
 expect 0 "$trainer" tokenizer train --vocabulary 400 --output tok.json text.txt
@@ -68,6 +69,41 @@ expect 0 "$trainer" --config tokens.yaml out_dir=small tasks.0.train=large/0.bin
 small=$(resident)
 expect 0 "$trainer" --config tokens.yaml out_dir=large-run tasks.0.train=large max_steps=4
 [ "$(resident)" -le $((small + 4)) ] || fail "four files take $(resident) MiB, one takes $small"
+
+# A plan opens them, too, and reads no more than a run does.
+expect 0 "$trainer" plan --config tokens.yaml tasks.0.train=large
+! grep -q "planned without the tasks' data" err || fail "a plan does not open token files: $(cat err)"
+
+# Files that are not read at the start are known again by size, times and samples.
+continued() { expect "$1" "$trainer" --config tokens.yaml out_dir=large-run tasks.0.train=large "max_steps=$2" "${@:3}"; }
+poke() { printf '\1' | dd of="$1" bs=1 seek="$2" conv=notrunc status=none; }
+continued 0 5
+! grep -q "another time" err || fail "files that nothing touched have another time"
+touch large/1.bin
+continued 0 6
+says err "warning: large/1.bin: has another time than when the run began, and no checksum of all its bytes was taken then"
+continued 0 7
+! grep -q "another time" err || fail "the new time was not kept"
+# One byte between the samples, with the time put back: the time of the last change is another.
+cp -p large/2.bin kept.bin
+poke large/2.bin 9000001
+touch -r kept.bin large/2.bin
+continued 0 8
+says err "warning: large/2.bin: has another time"
+poke large/3.bin 1500
+continued 2 9
+says err "large/3.bin: has other bytes, 33555456 as before since large-run"
+# Where all bytes were asked for, all of them count.
+rm -r large-run
+continued 0 4 data.verify=full
+touch large/1.bin
+continued 0 5
+! grep -q "another time" err || fail "a checksum that is known does not settle a time"
+poke large/2.bin 9000001
+continued 0 6 # the byte has that value already
+poke large/2.bin 9000003
+continued 2 7
+says err "large/2.bin: has other bytes, 33555456 as before since large-run"
 
 # Cut while it is read.
 cp -r files cut

@@ -223,3 +223,14 @@ bool hs_source_list_has_tokens(const HsSourceList *list)
             return true;
     return false;
 }
+
+bool hs_source_stays_in_file(const HsSource *source)
+{
+    const size_t length = strlen(source->name);
+    struct stat about;
+    if (!source->kind || !source->kind->makes_tokens || !source->kind->extension)
+        return false;
+    const size_t tail = strlen(source->kind->extension);
+    return length > tail && strcmp(source->name + length - tail, source->kind->extension) == 0 &&
+           stat(source->name, &about) == 0 && S_ISREG(about.st_mode);
+}

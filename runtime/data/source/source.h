@@ -66,6 +66,8 @@ HsStatus hs_source_list_add_input(HsSourceList *list, const char *format);
 /* What messages call it. */
 const char *hs_source_title(const HsSource *source);
 bool hs_source_list_has_tokens(const HsSourceList *list);
+/* A file of tokens that is not compressed: they are read from it as they are needed (token_shards.h). */
+bool hs_source_stays_in_file(const HsSource *source);
 /* The row for a path: by the format where it is not auto, else by the extension in front of .gz or .zst.
  * errors: HS_EFORMAT for a name that says a format that is no text */
 HsStatus hs_source_kind_choose(const char *path, const char *format, const HsSourceKind **kind);
