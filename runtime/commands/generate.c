@@ -24,7 +24,7 @@
 #include "runtime/commands/command.h"
 #include "runtime/commands/loaded_model.h"
 #include "runtime/commands/stops.h"
-#include "runtime/data/source/source.h"
+#include "runtime/data/source/input.h"
 #include "runtime/engine/generate.h"
 #include "runtime/io/files.h"
 #include "runtime/io/utf8.h"
@@ -216,8 +216,12 @@ static HsStatus read_prompt(Arguments *arguments, char **owned)
     if (arguments->prompt_file) {
         const HsSourceKind *kind;
         HS_TRY(hs_source_kind_choose(arguments->prompt_file, "text", &kind));
-        HS_TRY(hs_read_input(arguments->prompt_file, PROMPT_MAX_BYTES, owned, &generation->prompt_length));
-        HS_TRY(hs_source_unpack(arguments->prompt_file, kind, owned, &generation->prompt_length));
+        const HsSource source = { .name = (char *)(uintptr_t)arguments->prompt_file, .kind = kind };
+        HsInput *input;
+        HS_TRY(hs_input_open(&source, &input));
+        const HsStatus status = hs_input_read_all(input, PROMPT_MAX_BYTES, owned, &generation->prompt_length);
+        hs_input_close(input);
+        HS_TRY(status);
         const size_t mark = hs_utf8_mark_bytes(*owned, generation->prompt_length);
         generation->prompt = *owned + mark;
         generation->prompt_length -= mark;

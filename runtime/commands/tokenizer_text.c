@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Text to tokens and back, for people and for files.  Sources are walked one document at a time (encode.c);
- * numbers as text are decoded as they come, of whatever length.
+ * Text to tokens and back, for people and for files.  Sources are encoded as they are read (encode.h); numbers as text
+ * are decoded as they come, of whatever length.
  */
 #include "runtime/commands/tokenizer_text.h"
 
@@ -18,24 +18,48 @@
 
 typedef struct Sink {
     const HsTokenizer *tokenizer;
+    const HsSourceOptions *options;
     FILE *out;
+    bool inside; /* of a line */
     HsTokenWriter writer;
     int64_t documents, bytes, tokens;
     int64_t ends, masked; /* documents that want an end-of-text token; that have a prompt */
 } Sink;
 
-static void add_up(Sink *sink, const HsEncoded *document)
+static HsSourceOptions options_of(const void *user, int source)
 {
-    sink->documents++;
-    sink->bytes += document->bytes;
-    sink->tokens += document->count;
-    sink->ends += document->ends;
-    sink->masked += document->masked;
+    (void)source;
+    return *((const Sink *)user)->options;
 }
 
-static HsStatus count_document(void *user, const HsEncoded *document)
+static HsStatus encode(Sink *sink, const HsSourceList *sources, bool with_ends,
+                       HsStatus (*take)(void *user, const HsEncodedUnit *unit))
 {
-    add_up(user, document);
+    const HsEncoding encoding = { .sources = sources,
+                                  .last = sources->count,
+                                  .tokenizer = sink->tokenizer,
+                                  .options = options_of,
+                                  .with_ends = with_ends,
+                                  .take = take,
+                                  .user = sink,
+                                  .what = "tokenizing" };
+    return hs_sources_encode(&encoding);
+}
+
+static void add_up(Sink *sink, const HsEncodedUnit *unit)
+{
+    sink->documents += unit->document_count;
+    sink->bytes += unit->bytes;
+    sink->tokens += unit->count;
+    for (int64_t i = 0; i < unit->document_count; i++) {
+        sink->ends += unit->documents[i].ends;
+        sink->masked += unit->documents[i].masked;
+    }
+}
+
+static HsStatus count_unit(void *user, const HsEncodedUnit *unit)
+{
+    add_up(user, unit);
     return HS_OK;
 }
 
@@ -44,38 +68,49 @@ static HsStatus out_failed(void)
     return hs_fail(HS_EIO, "the output cannot be written: %s", strerror(errno));
 }
 
-static HsStatus print_document(void *user, const HsEncoded *document)
+static void print_tokens(Sink *sink, const int32_t *tokens, int64_t count)
+{
+    for (int64_t i = 0; i < count; i++) {
+        fprintf(sink->out, "%s%" PRId32, sink->inside ? " " : "", tokens[i]);
+        sink->inside = true;
+    }
+}
+
+static HsStatus print_unit(void *user, const HsEncodedUnit *unit)
 {
     Sink *sink = user;
-    for (int64_t i = 0; i < document->count; i++)
-        fprintf(sink->out, "%s%" PRId32, i > 0 ? " " : "", document->tokens[i]);
-    putc('\n', sink->out);
+    int64_t at = 0;
+    for (int64_t i = 0; i < unit->document_count; i++) {
+        print_tokens(sink, unit->tokens + at, unit->documents[i].end - at);
+        putc('\n', sink->out);
+        sink->inside = false;
+        at = unit->documents[i].end;
+    }
+    print_tokens(sink, unit->tokens + at, unit->count - at);
     return ferror(sink->out) ? out_failed() : HS_OK;
 }
 
 HsStatus hs_tokenizer_print_ids(const HsTokenizer *tokenizer, const HsSourceList *sources,
                                 const HsSourceOptions *options, FILE *out)
 {
-    Sink sink = { .tokenizer = tokenizer, .out = out };
-    return hs_sources_encode(sources, options, tokenizer, print_document, &sink);
+    Sink sink = { .tokenizer = tokenizer, .options = options, .out = out };
+    return encode(&sink, sources, false, print_unit);
 }
 
-static HsStatus write_document(void *user, const HsEncoded *document)
+static HsStatus write_unit(void *user, const HsEncodedUnit *unit)
 {
     Sink *sink = user;
-    const int32_t end = hs_tokenizer_end_of_text(sink->tokenizer);
-    add_up(sink, document);
-    HS_TRY(hs_token_writer_add(&sink->writer, document->tokens, document->count));
-    return document->ends && end >= 0 ? hs_token_writer_add(&sink->writer, &end, 1) : HS_OK;
+    add_up(sink, unit);
+    return hs_token_writer_add(&sink->writer, unit->tokens, unit->count);
 }
 
 HsStatus hs_tokenizer_write_ids(const HsTokenizer *tokenizer, const HsSourceList *sources,
                                 const HsSourceOptions *options, const char *path)
 {
-    Sink sink = { .tokenizer = tokenizer };
+    Sink sink = { .tokenizer = tokenizer, .options = options };
     HsStatus status = hs_token_writer_open(&sink.writer, path, hs_tokenizer_vocabulary(tokenizer));
     if (status == HS_OK)
-        status = hs_sources_encode(sources, options, tokenizer, write_document, &sink);
+        status = encode(&sink, sources, true, write_unit);
     const int64_t count = sink.writer.count;
     const size_t width = sink.writer.layout->token_bytes;
     if (status == HS_OK)
@@ -97,8 +132,8 @@ HsStatus hs_tokenizer_write_ids(const HsTokenizer *tokenizer, const HsSourceList
 HsStatus hs_tokenizer_print_count(const HsTokenizer *tokenizer, const HsSourceList *sources,
                                   const HsSourceOptions *options, bool json, FILE *out)
 {
-    Sink sink = { .tokenizer = tokenizer };
-    HS_TRY(hs_sources_encode(sources, options, tokenizer, count_document, &sink));
+    Sink sink = { .tokenizer = tokenizer, .options = options };
+    HS_TRY(encode(&sink, sources, false, count_unit));
     const bool has_end = hs_tokenizer_end_of_text(tokenizer) >= 0;
     const int64_t with_ends = sink.tokens + (has_end ? sink.ends : 0);
     const double rate = sink.tokens > 0 ? (double)sink.bytes / (double)sink.tokens : 0;

@@ -2,11 +2,10 @@
  *
  * From the tasks' sources to datasets, one task or all of them.
  *
- *     list sources -> read them into one corpus a task -> tokenizer -> encode and split (dataset_stream.c) -> check
+ *     list sources -> tokenizer -> read, encode and split (dataset_stream.c) -> check
  *
- * Every file is read once.  Where the tokenizer exists from the start, a task is encoded as soon as it is read, and its
- * text freed; a char tokenizer must know every task's characters, of training and validation text, so that all is read
- * first (dataset_tokenizer.c).
+ * Every file is read once, in units of about a megabyte; a char tokenizer must know every task's characters, of training
+ * and validation text, so that for it all is read once more before (dataset_tokenizer.c).
  */
 #include "runtime/data/dataset_build.h"
 
@@ -37,13 +36,6 @@ static HsStatus parse_share(const char *text, double *share)
     return HS_OK;
 }
 
-/* A tenth is enough to measure with, as with the default share. */
-static int64_t synthetic_bytes(const HsDatasetBuild *building, int source)
-{
-    const int64_t bytes = building->task->synthetic_tokens;
-    return source < building->train_sources ? bytes : bytes / 10;
-}
-
 /* As the sources lie in files, or will be made. */
 static size_t source_bytes(const HsDatasetBuild *building)
 {
@@ -52,7 +44,7 @@ static size_t source_bytes(const HsDatasetBuild *building)
         const HsSource *source = &building->sources.items[i];
         struct stat about;
         if (!source->kind)
-            bytes = hs_size_add(bytes, (size_t)synthetic_bytes(building, i));
+            bytes = hs_size_add(bytes, (size_t)hs_dataset_synthetic_bytes(building, i));
         else if (stat(source->name, &about) == 0)
             bytes = hs_size_add(bytes, (size_t)about.st_size);
     }
@@ -99,18 +91,6 @@ static HsStatus list_sources(HsDatasetBuild *building)
     return status == HS_OK ? HS_OK : hs_error_prefix(status, "task %s: validation", task->name);
 }
 
-/* Sources in a list are different text even if they have the same name, and so are those of two tasks: each has its
- * own seed. */
-static uint64_t source_seed(const HsDatasetBuild *building, int source)
-{
-    const uint32_t site = 0x534f5552;
-    bool validates = source >= building->train_sources;
-    uint32_t index = (uint32_t)(validates ? source - building->train_sources : source);
-    const uint32_t counter[4] = { index, validates, building->task_index, site };
-    HsPhilox bits = hs_philox((uint64_t)building->config->training.seed, counter);
-    return (uint64_t)bits.word[1] << 32 | bits.word[0];
-}
-
 /* Of the order of windows.  The first task's is the run's own, later ones are drawn from it. */
 static uint64_t window_seed(const HsDatasetBuild *building)
 {
@@ -118,41 +98,6 @@ static uint64_t window_seed(const HsDatasetBuild *building)
     uint64_t seed = (uint64_t)building->config->training.seed;
     HsPhilox bits = hs_philox(seed, counter);
     return building->task_index == 0 ? seed : (uint64_t)bits.word[1] << 32 | bits.word[0];
-}
-
-static HsStatus require_text(const HsDatasetBuild *building, bool there)
-{
-    if (there)
-        return HS_OK;
-    char more[32] = "";
-    if (building->train_sources > 1)
-        snprintf(more, sizeof more, " and %d more", building->train_sources - 1);
-    return hs_fail(HS_ECONFIG, "task %s: train holds no text: every file in it is empty: %s%s", building->task->name,
-                   building->sources.items[0].name, more);
-}
-
-static HsStatus read_sources(HsDatasetBuild *building)
-{
-    const HsTaskConfig *task = building->task;
-    HsCorpus *corpus = &building->corpus;
-    HsSourceOptions options = hs_source_options(task);
-    options.chat_template = building->config->tokenizer.chat_template;
-    options.tokenizer_path = building->config->tokenizer.path;
-    options.tokenizer = building->tokenizer;
-    options.needs_utf8 = !hs_is(building->config->tokenizer.kind, "byte");
-    options.raw16 = hs_is(building->config->data.token_file, "raw16");
-    options.vocabulary = building->tokenizer ? hs_tokenizer_vocabulary(building->tokenizer) : 0;
-    for (int i = 0; i < building->sources.count; i++) {
-        if (i == building->train_sources)
-            building->train_pieces = corpus->piece_count;
-        corpus->source = i;
-        options.seed = source_seed(building, i);
-        options.synthetic_bytes = synthetic_bytes(building, i);
-        HS_TRY(hs_dataset_blame_task(building, hs_source_read(&building->sources.items[i], &options, corpus)));
-    }
-    if (building->sources.count == building->train_sources)
-        building->train_pieces = corpus->piece_count;
-    return require_text(building, building->train_pieces > 0);
 }
 
 static bool has_target(const HsStreamTokens *stream)
@@ -190,17 +135,6 @@ static HsStatus check_length(const HsDatasetBuild *building, const HsDataset *da
     return HS_OK;
 }
 
-/* Documents of files among pieces [first, last).  Token files bring their own ends, generated text has blank lines. */
-static int64_t count_documents(const HsDatasetBuild *building, int64_t first, int64_t last)
-{
-    int64_t documents = 0;
-    for (int64_t i = first; i < last; i++) {
-        const HsPiece *piece = &building->corpus.pieces[i];
-        documents += piece->ends_document && !piece->chat && building->sources.items[piece->source].kind;
-    }
-    return documents;
-}
-
 static void warn_long_chats(const HsDatasetBuild *building)
 {
     const HsChatLengths *lengths = &building->chats;
@@ -216,14 +150,16 @@ static void warn_long_chats(const HsDatasetBuild *building)
 static void warn_tools(const HsDatasetBuild *building)
 {
     const char *const name = building->task->name, *const made_by = building->config->tokenizer.chat_template;
-    if (building->corpus.unrendered_contents > 0)
+    const int64_t unrendered = building->train.unrendered_contents + building->validation.unrendered_contents;
+    const int64_t quoted = building->train.quoted_arguments + building->validation.quoted_arguments;
+    if (unrendered > 0)
         hs_warn("task %s: messages that call a tool and have a content too: %" PRId64
                 "; the chat template %s leaves the content out, as published",
-                name, building->corpus.unrendered_contents, made_by);
-    if (building->corpus.quoted_arguments > 0)
+                name, unrendered, made_by);
+    if (quoted > 0)
         hs_warn("task %s: calls of tools with a string as arguments: %" PRId64
                 "; the chat template %s puts it in quotes, as transformers does: write an object if that is not meant",
-                name, building->corpus.quoted_arguments, made_by);
+                name, quoted, made_by);
 }
 
 static void describe_packs(const HsDatasetBuild *building)
@@ -254,16 +190,24 @@ static void warn_cut_rows(const HsDatasetBuild *building)
 static void warn_joined(const HsDatasetBuild *buildings, int count, const HsTokenizer *tokenizer)
 {
     const bool joined = !hs_dataset_keeps_documents(buildings->config);
-    for (int i = 0; joined && i < count && hs_tokenizer_end_of_text(tokenizer) < 0; i++)
-        if (buildings[i].joined > 1) {
-            hs_warn("task %s: no end-of-text token is known: its %" PRId64 " documents run together without a border; "
-                    "set tokenizer.end_of_text to the token that ends a document",
-                    buildings[i].task->name, buildings[i].joined);
-            return;
-        }
+    for (int i = 0; joined && i < count && hs_tokenizer_end_of_text(tokenizer) < 0; i++) {
+        const int64_t train = buildings[i].train.joined, validation = buildings[i].validation.joined;
+        if (train <= 1 && validation <= 1)
+            continue;
+        hs_warn("task %s: no end-of-text token is known: its %" PRId64 " documents run together without a border; set "
+                "tokenizer.end_of_text to the token that ends a document",
+                buildings[i].task->name, train > validation ? train : validation);
+        return;
+    }
 }
 
-/* From a corpus that is read and a tokenizer; the text is not needed any more. */
+static void free_documents(HsDocuments *documents)
+{
+    free(documents->items);
+    documents->items = NULL;
+}
+
+/* Reads and encodes a task's sources. */
 static HsStatus finish(HsDatasetBuild *building, HsTokenizer *tokenizer, HsDataset *dataset)
 {
     building->tokenizer = dataset->tokenizer = tokenizer;
@@ -271,15 +215,14 @@ static HsStatus finish(HsDatasetBuild *building, HsTokenizer *tokenizer, HsDatas
     if (status == HS_EFORMAT)
         status = hs_dataset_explain_characters(building, status);
     HS_TRY(hs_dataset_blame_task(building, status));
-    int64_t train = count_documents(building, 0, building->train_pieces);
-    int64_t validation = count_documents(building, building->train_pieces, building->corpus.piece_count);
-    building->joined = train > validation ? train : validation;
+    HS_TRY(hs_dataset_require_text(building, building->train.count > 0));
     warn_long_chats(building);
     warn_tools(building);
     warn_cut_rows(building);
     describe_packs(building);
     HS_TRY(hs_dataset_count_shared(building, &dataset->apart));
-    hs_corpus_deinit(&building->corpus);
+    free_documents(&building->train);
+    free_documents(&building->validation);
     HS_TRY(check_length(building, dataset, &dataset->train, "train"));
     return check_length(building, dataset, &dataset->validation, "validation");
 }
@@ -289,7 +232,7 @@ static HsStatus open_files(HsDatasetBuild *building, HsTokenizer *tokenizer, HsD
 {
     dataset->tokenizer = tokenizer;
     HS_TRY(hs_dataset_blame_task(building, hs_dataset_open_files(building, dataset)));
-    HS_TRY(require_text(building, dataset->shards[0].tokens > 0));
+    HS_TRY(hs_dataset_require_text(building, dataset->shards[0].tokens > 0));
     HS_TRY(check_length(building, dataset, &dataset->train, "train"));
     return check_length(building, dataset, &dataset->validation, "validation");
 }
@@ -319,7 +262,6 @@ static HsStatus build(HsDatasetBuild *buildings, int count, HsTokenizer **tokeni
             HS_TRY(open_files(&buildings[i], *tokenizer, &datasets[i]));
             continue;
         }
-        HS_TRY(read_sources(&buildings[i]));
         if (early)
             HS_TRY(finish(&buildings[i], *tokenizer, &datasets[i]));
     }
@@ -355,7 +297,9 @@ static void begin(const HsConfig *config, const HsTaskConfig *task, HsDatasetBui
 static void end(HsDatasetBuild *building)
 {
     hs_source_list_deinit(&building->sources);
-    hs_corpus_deinit(&building->corpus);
+    hs_dataset_close_needles(building);
+    free_documents(&building->train);
+    free_documents(&building->validation);
 }
 
 HsStatus hs_dataset_create(const HsConfig *config, const HsTaskConfig *task, HsTokenizer *tokenizer, HsDataset *dataset)

@@ -110,6 +110,9 @@ HsStatus hs_dataset_validation_sample(const HsDataset *dataset, int64_t index, i
                                       int32_t *targets);
 /* Tokens [start, start + count) of a stream.  errors: those of hs_token_shards_read */
 HsStatus hs_stream_read(const HsStreamTokens *stream, int64_t start, int64_t count, int32_t *tokens);
+/* Which of them count as targets (1), of a stream that is masked: some do not. */
+bool hs_stream_is_masked(const HsStreamTokens *stream);
+HsStatus hs_stream_read_mask(const HsStreamTokens *stream, int64_t start, int64_t count, uint8_t *mask);
 
 /* The datasets of all tasks under one tokenizer.  A char tokenizer is made from every task's text; synthetic sources of
  * the same name in different tasks hold different text.  An existing tokenizer is owned from then on, also on failure.

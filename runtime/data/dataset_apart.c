@@ -5,7 +5,7 @@
  *     files       what a folder or a pattern of `train` finds and some task's `validation` has is left out of training:
  *                 it was named for validation, and not for training.  Where nothing would be left, all stays.
  *     documents   those of validation that are also among the training documents, at whatever path, are counted; of a
- *                 text file also where it is part of a longer one
+ *                 text file also where it is part of a longer one: where its beginning and its end stand in that
  *
  * Files are compared by device and inode, so that links and ways of writing a path make no difference.
  */
@@ -18,8 +18,9 @@
 
 #include "kernels/base/array.h"
 #include "kernels/base/log.h"
+#include "runtime/data/source/input.h"
 #include "runtime/data/tokenizer/map.h"
-#include "runtime/io/storage.h"
+#include "runtime/io/utf8.h"
 
 /* ---- files ---- */
 
@@ -132,108 +133,140 @@ HsStatus hs_dataset_leave_out(HsDatasetBuild *building, HsDatasetApart *apart)
 
 /* ---- documents ---- */
 
-typedef struct Document {
-    int64_t next; /* the piece behind it */
-    const void *bytes;
-    size_t size;
-    const HsPiece *first;
-    bool is_text_file;
-} Document;
+struct HsNeedle {
+    int source;
+    char *begin, *end; /* of the text; one and the same where it is short */
+    size_t begin_length, end_length;
+    _Atomic bool begin_found, end_found;
+};
 
-static Document document_at(const HsDatasetBuild *building, int64_t at, int64_t last)
-{
-    const HsCorpus *corpus = &building->corpus;
-    const HsPiece *first = &corpus->pieces[at], *end = first;
-    const HsSourceKind *kind = building->sources.items[first->source].kind;
-    while (!first->is_tokens && !end->ends_document && end + 1 < corpus->pieces + last)
-        end++;
-    const size_t length = end->start + end->length - first->start;
-    return (Document){ .next = end - corpus->pieces + 1,
-                       .bytes = first->is_tokens ? (const void *)(corpus->tokens.items + first->start)
-                                                 : (const void *)(corpus->text + first->start),
-                       .size = length * (first->is_tokens ? sizeof(int32_t) : 1),
-                       .first = first,
-                       .is_text_file = kind && kind->parse == hs_text_parse };
-}
+enum {
+    NEEDLES = 16,         /* each is looked for in all of the training text */
+    NEEDLE_LEAST = 64,    /* bytes: less may well be there by chance */
+    NEEDLE_MOST = 1 << 16 /* of either end */
+};
 
-static int64_t text_bytes(const HsDatasetBuild *building, const Document *document)
+static HsStatus fill_needle(HsInput *input, HsNeedle *needle)
 {
-    int64_t bytes = 0;
-    if (!document->first->is_tokens)
-        return (int64_t)document->size;
-    for (size_t i = 0; i < document->first->length; i++) {
-        size_t size;
-        (void)hs_tokenizer_bytes(building->tokenizer, ((const int32_t *)document->bytes)[i], &size);
-        bytes += (int64_t)size;
+    char *chunk = malloc(NEEDLE_MOST), *end = malloc(2 * NEEDLE_MOST);
+    size_t got = 1, kept = 0;
+    HsStatus status = chunk && end ? HS_OK : hs_fail(HS_ENOMEM, "no memory to compare texts");
+    for (bool first = true; status == HS_OK && got > 0; first = false) {
+        status = hs_input_read(input, chunk, NEEDLE_MOST, &got);
+        const size_t mark = first && status == HS_OK ? hs_utf8_mark_bytes(chunk, got) : 0;
+        if (status != HS_OK)
+            break;
+        if (first) {
+            needle->begin = chunk;
+            needle->begin_length = got - mark;
+            memmove(chunk, chunk + mark, got - mark);
+        }
+        memcpy(end + kept, chunk + (first ? 0 : mark), got - mark);
+        kept += got - mark;
+        if (kept > NEEDLE_MOST) {
+            memmove(end, end + kept - NEEDLE_MOST, NEEDLE_MOST);
+            kept = NEEDLE_MOST;
+        }
+        if (first)
+            chunk = malloc(NEEDLE_MOST);
+        if (!chunk)
+            status = hs_fail(HS_ENOMEM, "no memory to compare texts");
     }
-    return bytes;
+    needle->end = end;
+    needle->end_length = kept;
+    free(chunk);
+    return status;
 }
 
-static bool is_generated(const HsDatasetBuild *building, const Document *document)
+HsStatus hs_dataset_open_needles(HsDatasetBuild *building)
 {
-    return !building->sources.items[document->first->source].kind;
+    building->needles = calloc(NEEDLES, sizeof *building->needles);
+    if (!building->needles)
+        return hs_fail(HS_ENOMEM, "no memory to compare texts");
+    for (int i = building->train_sources; i < building->sources.count && building->needle_count < NEEDLES; i++) {
+        const HsSource *source = &building->sources.items[i];
+        HsNeedle *needle = &building->needles[building->needle_count];
+        HsInput *input;
+        if (!source->kind || source->kind->parse != hs_text_parse)
+            continue;
+        HS_TRY(hs_input_open(source, &input));
+        needle->source = i;
+        building->needle_count++;
+        const HsStatus status = fill_needle(input, needle);
+        hs_input_close(input);
+        HS_TRY(status);
+        if (needle->begin_length < NEEDLE_LEAST)
+            needle->begin_length = needle->end_length = 0;
+    }
+    return HS_OK;
+}
+
+static void look(const char *text, size_t length, const char *part, size_t part_length, _Atomic bool *found)
+{
+    if (part_length > 0 && !*found && memmem(text, length, part, part_length))
+        *found = true;
+}
+
+void hs_dataset_look_for_needles(void *user, int source, const char *text, size_t length)
+{
+    HsDatasetBuild *building = user;
+    for (int i = 0; source < building->train_sources && i < building->needle_count; i++) {
+        HsNeedle *needle = &building->needles[i];
+        look(text, length, needle->begin, needle->begin_length, &needle->begin_found);
+        look(text, length, needle->end, needle->end_length, &needle->end_found);
+    }
+}
+
+void hs_dataset_close_needles(HsDatasetBuild *building)
+{
+    for (int i = 0; i < building->needle_count; i++) {
+        free(building->needles[i].begin);
+        free(building->needles[i].end);
+    }
+    free(building->needles);
+    building->needles = NULL;
+    building->needle_count = 0;
+}
+
+static bool is_part(const HsDatasetBuild *building, const HsEncodedDocument *document)
+{
+    for (int i = 0; document->is_text_file && i < building->needle_count; i++)
+        if (building->needles[i].source == document->source)
+            return building->needles[i].begin_found && building->needles[i].end_found;
+    return false;
 }
 
 /* Hashes of validation's documents -> whether training has one with the same. */
 static HsStatus find_equal(const HsDatasetBuild *building, HsMap *hashes)
 {
-    const int64_t train = building->train_pieces, all = building->corpus.piece_count;
-    for (int64_t at = train; at < all;) {
-        const Document document = document_at(building, at, all);
-        const uint64_t hash = hs_storage_hash(document.bytes, document.size);
-        HS_TRY(hs_map_put(hashes, &hash, sizeof hash, false));
-        at = document.next;
-    }
-    for (int64_t at = 0; at < train;) {
-        const Document document = document_at(building, at, train);
-        const uint64_t hash = hs_storage_hash(document.bytes, document.size);
+    const HsDocuments *train = &building->train, *validation = &building->validation;
+    for (int64_t i = 0; i < validation->count; i++)
+        HS_TRY(hs_map_put(hashes, &validation->items[i].hash, sizeof(uint64_t), false));
+    for (int64_t i = 0; i < train->count; i++) {
         int64_t known;
-        if (hs_map_get(hashes, &hash, sizeof hash, &known))
-            HS_TRY(hs_map_put(hashes, &hash, sizeof hash, true));
-        at = document.next;
+        if (hs_map_get(hashes, &train->items[i].hash, sizeof(uint64_t), &known))
+            HS_TRY(hs_map_put(hashes, &train->items[i].hash, sizeof(uint64_t), true));
     }
     return HS_OK;
 }
 
-/* Whether a text file is a part of a longer one that is trained on. */
-static bool is_part(const HsDatasetBuild *building, const Document *part)
-{
-    enum { LEAST_BYTES = 64 }; /* less may well be there by chance */
-    if (!part->is_text_file || part->size < LEAST_BYTES)
-        return false;
-    for (int64_t at = 0; at < building->train_pieces;) {
-        const Document document = document_at(building, at, building->train_pieces);
-        if (document.is_text_file && document.size > part->size &&
-            memmem(document.bytes, document.size, part->bytes, part->size))
-            return true;
-        at = document.next;
-    }
-    return false;
-}
-
 HsStatus hs_dataset_count_shared(const HsDatasetBuild *building, HsDatasetApart *apart)
 {
-    enum { MOST_SEARCHED = 16 }; /* each is looked for in all of the training text */
     HsMap hashes = { 0 };
-    int searched = 0;
     if (building->share > 0)
         return HS_OK; /* cut from the same text, at its end */
     HsStatus status = find_equal(building, &hashes);
-    for (int64_t at = building->train_pieces; status == HS_OK && at < building->corpus.piece_count;) {
-        const Document document = document_at(building, at, building->corpus.piece_count);
-        const uint64_t hash = hs_storage_hash(document.bytes, document.size);
-        const int64_t bytes = text_bytes(building, &document);
+    for (int64_t i = 0; status == HS_OK && i < building->validation.count; i++) {
+        const HsEncodedDocument *document = &building->validation.items[i];
         int64_t shared = false;
-        at = document.next;
-        if (is_generated(building, &document))
-            continue;
-        (void)hs_map_get(&hashes, &hash, sizeof hash, &shared);
-        if (!shared && document.is_text_file && searched++ < MOST_SEARCHED)
-            shared = is_part(building, &document);
+        if (!building->sources.items[document->source].kind)
+            continue; /* generated */
+        (void)hs_map_get(&hashes, &document->hash, sizeof document->hash, &shared);
+        shared = shared || is_part(building, document);
         apart->documents++;
-        apart->bytes += bytes;
+        apart->bytes += document->bytes;
         apart->shared_documents += shared;
-        apart->shared_bytes += shared ? bytes : 0;
+        apart->shared_bytes += shared ? document->bytes : 0;
     }
     hs_map_deinit(&hashes);
     return status;

@@ -8,6 +8,7 @@
  *       -> in the text's order again: the wanted number, evenly spread -> tokens
  *
  * Candidates are few, so that memory does not grow with the text; every training prompt is looked up among them.
+ * Prompts are compared by hash.  Synthetic text is made once more for its lines.
  */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -16,90 +17,125 @@
 #include "kernels/base/log.h"
 #include "runtime/data/dataset_build.h"
 #include "runtime/data/synthetic/synthetic.h"
+#include "runtime/io/storage.h"
 
 enum { CANDIDATES = 64 };
 
 typedef struct TextItem {
-    const char *prompt, *completion; /* in the corpus */
-    size_t prompt_length, completion_length;
+    uint64_t prompt_hash;
     int64_t order; /* among the range's items */
-    bool ends_document, dropped;
+    bool dropped;
+    const HsStreamTokens *stream; /* of a document: where its tokens lie; NULL: a line */
+    int64_t start, prompt_tokens, completion_tokens;
+    const char *prompt, *completion; /* of a line: its text */
+    size_t prompt_length, completion_length;
 } TextItem;
 
-/* A walk over the items of pieces [piece, last). */
+/* The texts of synthetic sources that have items: [sources]. */
+typedef struct Texts {
+    HsSyntheticText *made;
+    int count;
+} Texts;
+
+/* A walk over the items of a range of documents. */
 typedef struct Walk {
     const HsDatasetBuild *building;
-    int64_t piece, last, order;
-    size_t at; /* within a synthetic piece */
+    const HsStreamTokens *stream;
+    Texts *texts;
+    const HsDocumentRange *range;
+    int64_t document, order;
+    int source; /* of the synthetic document at hand, and the first document of that source */
+    int64_t source_first;
+    size_t at;        /* within a synthetic document */
+    HsStatus failure; /* of making text */
 } Walk;
 
-static char separator_of(const HsDatasetBuild *building, const HsPiece *piece)
+static char separator_of(const HsSource *source)
 {
-    const HsSource *source = &building->sources.items[piece->source];
     const HsSynthetic *row = source->kind ? NULL : hs_synthetic_find(source->name + strlen(HS_SYNTHETIC_PREFIX));
     return row ? row->separator : '\0';
 }
 
-/* The next line with a separator, of the piece at hand. */
-static bool next_line(Walk *walk, const HsPiece *piece, char separator, TextItem *item)
+/* The text of a synthetic document. */
+static HsStatus text_of(Walk *walk, const char **text, size_t *length)
 {
-    const char *text = walk->building->corpus.text + piece->start;
-    while (walk->at < piece->length) {
-        const char *line = text + walk->at, *newline = memchr(line, '\n', piece->length - walk->at);
-        const size_t length = newline ? (size_t)(newline + 1 - line) : piece->length - walk->at;
+    const HsDocuments *documents = walk->range->documents;
+    const int source = documents->items[walk->document].source;
+    HsSyntheticText *made = &walk->texts->made[source];
+    if (!made->bytes) {
+        const HsSourceOptions options = hs_dataset_source_options(walk->building, source);
+        const char *name = walk->building->sources.items[source].name + strlen(HS_SYNTHETIC_PREFIX);
+        HS_TRY(hs_synthetic_write(name, options.seed, options.synthetic_bytes, made));
+    }
+    if (walk->source != source || walk->document < walk->source_first)
+        for (walk->source_first = walk->document; walk->source_first > 0;) {
+            if (documents->items[walk->source_first - 1].source != source)
+                break;
+            walk->source_first--;
+        }
+    walk->source = source;
+    const int64_t index = walk->document - walk->source_first;
+    const size_t begin = index > 0 ? made->documents[index - 1].end : 0;
+    *text = made->bytes + begin;
+    *length = made->documents[index].end - begin;
+    return HS_OK;
+}
+
+/* The next line with a separator, of the document at hand. */
+static bool next_line(Walk *walk, char separator, TextItem *item)
+{
+    const char *text = NULL;
+    size_t whole = 0;
+    walk->failure = text_of(walk, &text, &whole);
+    while (walk->failure == HS_OK && walk->at < whole) {
+        const char *line = text + walk->at, *newline = memchr(line, '\n', whole - walk->at);
+        const size_t length = newline ? (size_t)(newline + 1 - line) : whole - walk->at;
         const char *cut = memchr(line, separator, length);
         walk->at += length;
         if (!cut || cut + 1 == line + length)
             continue;
         const size_t prompt = (size_t)(cut + 1 - line);
-        *item = (TextItem){ line, cut + 1, prompt, length - prompt, walk->order++, false, false };
+        *item = (TextItem){ .prompt_hash = hs_storage_hash(line, prompt),
+                            .order = walk->order++,
+                            .prompt = line,
+                            .completion = cut + 1,
+                            .prompt_length = prompt,
+                            .completion_length = length - prompt };
         return true;
     }
     return false;
-}
-
-/* A document of two pieces, of which the second alone counts. */
-static bool is_pair(const HsPiece *piece, bool followed)
-{
-    return followed && !piece[0].chat && !piece[0].counted && !piece[0].is_tokens && piece[1].counted &&
-           !piece[1].is_tokens && !piece[0].ends_document && piece[0].length > 0 && piece[1].length > 0;
 }
 
 static bool next_item(Walk *walk, TextItem *item)
 {
-    const HsCorpus *corpus = &walk->building->corpus;
-    for (; walk->piece < walk->last; walk->piece++, walk->at = 0) {
-        const HsPiece *piece = &corpus->pieces[walk->piece];
-        const char separator = separator_of(walk->building, piece);
-        if (separator && next_line(walk, piece, separator, item))
+    const HsDocuments *documents = walk->range->documents;
+    for (; walk->failure == HS_OK && walk->document < walk->range->last; walk->document++, walk->at = 0) {
+        const HsEncodedDocument *document = &documents->items[walk->document];
+        const char separator = separator_of(&walk->building->sources.items[document->source]);
+        if (separator && next_line(walk, separator, item))
             return true;
-        if (!is_pair(piece, walk->piece + 1 < walk->last))
+        if (document->prompt_hash == 0)
             continue;
-        *item = (TextItem){ corpus->text + piece[0].start,
-                            corpus->text + piece[1].start,
-                            piece[0].length,
-                            piece[1].length,
-                            walk->order++,
-                            piece[1].ends_document,
-                            false };
-        walk->piece += 2;
+        const int64_t start = hs_document_start(documents, walk->document);
+        *item = (TextItem){ .prompt_hash = document->prompt_hash,
+                            .order = walk->order++,
+                            .stream = walk->stream,
+                            .start = start - walk->range->offset,
+                            .prompt_tokens = document->prompt,
+                            .completion_tokens = document->end - start - document->prompt };
+        walk->document++;
+        walk->at = 0;
         return true;
     }
     return false;
-}
-
-static int compare_prompts(const TextItem *a, const TextItem *b)
-{
-    const size_t both = a->prompt_length < b->prompt_length ? a->prompt_length : b->prompt_length;
-    const int order = memcmp(a->prompt, b->prompt, both);
-    return order ? order : (a->prompt_length > b->prompt_length) - (a->prompt_length < b->prompt_length);
 }
 
 static int by_prompt(const void *a, const void *b)
 {
     const TextItem *left = a, *right = b;
-    const int order = compare_prompts(left, right);
-    return order ? order : (left->order > right->order) - (left->order < right->order);
+    if (left->prompt_hash != right->prompt_hash)
+        return left->prompt_hash < right->prompt_hash ? -1 : 1;
+    return (left->order > right->order) - (left->order < right->order);
 }
 
 static int by_order(const void *a, const void *b)
@@ -110,7 +146,8 @@ static int by_order(const void *a, const void *b)
 
 static int find_prompt(const void *a, const void *b)
 {
-    return compare_prompts(a, b);
+    const TextItem *left = a, *right = b;
+    return (left->prompt_hash > right->prompt_hash) - (left->prompt_hash < right->prompt_hash);
 }
 
 /* Is number `index` of `count` one of `wanted` that are spread evenly?  wanted <= count */
@@ -130,6 +167,7 @@ static HsStatus list_candidates(const Walk *walk, int64_t most, TextItem **list,
     *list = NULL;
     while (next_item(&counting, &item))
         there++;
+    HS_TRY(counting.failure);
     const int64_t wanted = there < most ? there : most;
     if (wanted == 0)
         return HS_OK;
@@ -139,7 +177,7 @@ static HsStatus list_candidates(const Walk *walk, int64_t most, TextItem **list,
     while (next_item(&taking, &item))
         if (chosen(item.order, there, wanted) && *count < wanted)
             (*list)[(*count)++] = item;
-    return HS_OK;
+    return taking.failure;
 }
 
 /* Each prompt once; none that `known` has (NULL: all stay).  Left in the text's order. */
@@ -148,7 +186,7 @@ static int64_t drop_repeated(TextItem *list, int64_t count, const Walk *known)
     int64_t left = 0;
     qsort(list, (size_t)count, sizeof *list, by_prompt);
     for (int64_t i = 0; i < count; i++)
-        if (left == 0 || compare_prompts(&list[left - 1], &list[i]) != 0)
+        if (left == 0 || list[left - 1].prompt_hash != list[i].prompt_hash)
             list[left++] = list[i];
     count = left;
     Walk walk = known ? *known : (Walk){ 0 };
@@ -166,19 +204,29 @@ static int64_t drop_repeated(TextItem *list, int64_t count, const Walk *known)
     return left;
 }
 
+/* A document's tokens as they lie in the stream, the end-of-text token among them: where the completion stops is part of
+ * it. */
+static HsStatus copy_document(const TextItem *text, HsTokens *tokens)
+{
+    const int64_t count = text->prompt_tokens + text->completion_tokens;
+    HS_TRY(hs_tokens_reserve(tokens, count));
+    HS_TRY(hs_stream_read(text->stream, text->start, count, tokens->items + tokens->count));
+    tokens->count += count;
+    return HS_OK;
+}
+
 /* One item's tokens to the set; *fits says whether they are few enough. */
 static HsStatus encode_item(const HsTokenizer *tokenizer, const TextItem *text, int64_t most, HsItemSet *set,
                             bool *fits)
 {
     HsTokens *tokens = &set->tokens;
-    HsItem item = { .start = tokens->count };
-    const int32_t end = hs_tokenizer_end_of_text(tokenizer);
-    HS_TRY(hs_tokenizer_encode(tokenizer, text->prompt, text->prompt_length, tokens));
-    item.prompt = tokens->count - item.start;
-    HS_TRY(hs_tokenizer_encode(tokenizer, text->completion, text->completion_length, tokens));
-    if (text->ends_document && end >= 0) { /* where the completion stops is part of it */
-        HS_TRY(hs_tokens_reserve(tokens, 1));
-        tokens->items[tokens->count++] = end;
+    HsItem item = { .start = tokens->count, .prompt = text->prompt_tokens };
+    if (text->stream) {
+        HS_TRY(copy_document(text, tokens));
+    } else {
+        HS_TRY(hs_tokenizer_encode(tokenizer, text->prompt, text->prompt_length, tokens));
+        item.prompt = tokens->count - item.start;
+        HS_TRY(hs_tokenizer_encode(tokenizer, text->completion, text->completion_length, tokens));
     }
     item.completion = tokens->count - item.start - item.prompt;
     *fits = item.prompt > 0 && item.completion > 0 && item.prompt + item.completion <= most;
@@ -218,16 +266,39 @@ static HsStatus collect(const HsDatasetBuild *building, const Walk *walk, const 
     return status;
 }
 
-HsStatus hs_dataset_collect_items(const HsDatasetBuild *building, int64_t train_end, int64_t validation_begin,
-                                  HsDataset *dataset)
+static HsStatus collect_both(const HsDatasetBuild *building, Texts *texts, HsDataset *dataset)
 {
-    const Walk train = { .building = building, .last = train_end };
-    const Walk validation = { .building = building, .piece = validation_begin, .last = building->corpus.piece_count };
+    const HsDocumentRange *trained = &building->trained, *validated = &building->validated;
+    const Walk train = { .building = building,
+                         .stream = &dataset->train,
+                         .texts = texts,
+                         .range = trained,
+                         .source = -1,
+                         .document = trained->first };
+    const Walk validation = { .building = building,
+                              .stream = &dataset->validation,
+                              .texts = texts,
+                              .range = validated,
+                              .source = -1,
+                              .document = validated->first };
     const int64_t most = dataset->sequence_length + 1; /* the last one is a target alone */
-    if (building->config->evaluation.items == 0)
-        return HS_OK;
     HS_TRY(collect(building, &train, NULL, most, &dataset->items[HS_ITEMS_SEEN]));
     return collect(building, &validation, &train, most, &dataset->items[HS_ITEMS_UNSEEN]);
+}
+
+HsStatus hs_dataset_collect_items(const HsDatasetBuild *building, HsDataset *dataset)
+{
+    if (building->config->evaluation.items == 0)
+        return HS_OK;
+    Texts texts = { .count = building->sources.count };
+    texts.made = calloc((size_t)texts.count + 1, sizeof *texts.made);
+    if (!texts.made)
+        return hs_fail(HS_ENOMEM, "no memory to choose prompts");
+    const HsStatus status = collect_both(building, &texts, dataset);
+    for (int i = 0; i < texts.count; i++)
+        hs_synthetic_text_deinit(&texts.made[i]);
+    free(texts.made);
+    return status;
 }
 
 void hs_item_set_deinit(HsItemSet *set)

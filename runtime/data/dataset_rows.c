@@ -37,25 +37,14 @@ static HsStatus need_mask(HsStreamTokens *stream)
     return HS_OK;
 }
 
-static HsStatus refuse_tokens(const HsDatasetBuild *building, const HsPiece *piece)
-{
-    return hs_dataset_blame(building, piece,
-                            hs_fail(HS_ECONFIG,
-                                    "a token file does not say where its documents end, and "
-                                    "data.packing: %s keeps them apart: leave the file out, give its text, or "
-                                    "set data.packing: stream",
-                                    building->config->data.packing));
-}
-
 bool hs_dataset_keeps_documents(const HsConfig *config)
 {
     return !hs_is(config->data.packing, "stream");
 }
 
-HsStatus hs_dataset_make_rows(HsDatasetBuild *building, const HsPiece *pieces, int64_t count, const int64_t *starts,
-                              int64_t offset, HsStreamTokens *stream)
+HsStatus hs_dataset_make_rows(HsDatasetBuild *building, const HsDocumentRange *range, HsStreamTokens *stream)
 {
-    const int64_t most = building->config->training.max_length + 1;
+    const int64_t most = building->config->training.max_length + 1, count = range->last - range->first;
     HsRowCounts *counts = &building->rows;
     if (!hs_dataset_keeps_documents(building->config))
         return HS_OK;
@@ -64,14 +53,10 @@ HsStatus hs_dataset_make_rows(HsDatasetBuild *building, const HsPiece *pieces, i
     if (!stream->rows)
         return hs_fail(HS_ENOMEM, "no memory for the bounds of %" PRId64 " documents", count);
     stream->entropy_floor = NAN; /* first tokens are no targets */
-    for (int64_t i = 0, begin = 0; i < count; i++) {
-        if (pieces[i].is_tokens)
-            return refuse_tokens(building, &pieces[i]);
-        if (!pieces[i].ends_document)
-            continue;
-        const int64_t first = starts[begin] - offset, length = starts[i + 1] - starts[begin];
+    for (int64_t i = range->first; i < range->last; i++) {
+        const int64_t first = hs_document_start(range->documents, i) - range->offset;
+        const int64_t length = range->documents->items[i].end - range->offset - first;
         const int64_t kept = length < most ? length : most;
-        begin = i + 1;
         counts->documents++;
         counts->cut += kept < length;
         counts->lost += length - kept;
@@ -88,12 +73,4 @@ HsStatus hs_dataset_make_rows(HsDatasetBuild *building, const HsPiece *pieces, i
     for (int64_t i = 0; i < stream->row_count; i++)
         counts->kept += stream->rows[i].count;
     return HS_OK;
-}
-
-HsStatus hs_dataset_blame(const HsDatasetBuild *building, const HsPiece *piece, HsStatus status)
-{
-    const char *name = building->sources.items[piece->source].name;
-    if (piece->line > 0)
-        return hs_error_prefix(status, "%s:%" PRId64, name, piece->line);
-    return hs_error_prefix(status, "%s", name);
 }

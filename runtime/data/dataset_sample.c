@@ -70,6 +70,17 @@ HsStatus hs_stream_read(const HsStreamTokens *stream, int64_t start, int64_t cou
     return HS_OK;
 }
 
+bool hs_stream_is_masked(const HsStreamTokens *stream)
+{
+    return stream->loss_mask != NULL;
+}
+
+HsStatus hs_stream_read_mask(const HsStreamTokens *stream, int64_t start, int64_t count, uint8_t *mask)
+{
+    memcpy(mask, stream->loss_mask + start, (size_t)count);
+    return HS_OK;
+}
+
 /* One row from `start`: start + T + 1 tokens must be there. */
 static HsStatus copy_window(const HsStreamTokens *stream, int64_t start, int64_t length, int32_t *tokens,
                             int32_t *targets)

@@ -1,133 +1,152 @@
 /* SPDX-License-Identifier: MIT
  *
- * From the corpus to token streams: encode piece by piece, mask, split, and count what is known about the result.
+ * From the sources to token streams: encoded unit by unit, split, and counted.
  *
- *     pieces   | doc 0 | prompt | completion | doc 2 ...
- *     tokens   [ ..  end  ..  ..  ..      end   .. ...     starts[i]: first token of piece i
- *     mask     [ 1 .. 1 1  0 .. 0  1 .. 1  1    1 ...
+ *     documents   | doc 0 | prompt completion | doc 2 ...
+ *     tokens      [ ..  end  ..  ..  ..      end   .. ...     documents[i].end: behind the last token of document i
+ *     mask        [ 1 .. 1 1  0 .. 0  1 .. 1  1    1 ...
  */
 #include "runtime/data/dataset_build.h"
-#include "runtime/data/source/chat.h"
 
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-HsStatus hs_dataset_blame_task(const HsDatasetBuild *building, HsStatus status)
+#include "kernels/base/array.h"
+
+/* A stream that is being read. */
+typedef struct Filling {
+    HsDatasetBuild *building; /* first: hs_dataset_source_options and the needles find it */
+    HsDocuments *documents;
+    HsTokens tokens;
+    uint8_t *mask;
+    size_t mask_capacity;
+} Filling;
+
+static HsSourceOptions options_of(const void *user, int source)
 {
-    if (status == HS_OK || building->config->task_count < 2)
-        return status;
-    return hs_error_prefix(status, "task %s", building->task->name);
+    return hs_dataset_source_options(((const Filling *)user)->building, source);
 }
 
-static HsStatus encode_piece(const HsDatasetBuild *building, const HsPiece *piece, HsTokens *tokens)
+static void look(void *user, int source, const char *text, size_t length)
 {
-    const HsCorpus *corpus = &building->corpus;
-    if (piece->is_tokens) {
-        HS_TRY(hs_tokens_reserve(tokens, (int64_t)piece->length));
-        memcpy(tokens->items + tokens->count, corpus->tokens.items + piece->start, piece->length * sizeof(int32_t));
-        tokens->count += (int64_t)piece->length;
-    } else if (piece->length > 0) {
-        HsStatus status = hs_tokenizer_encode(building->tokenizer, corpus->text + piece->start, piece->length, tokens);
-        if (status != HS_OK)
-            return hs_dataset_blame(building, piece, status);
-    }
-    int32_t end = hs_tokenizer_end_of_text(building->tokenizer);
-    if (piece->ends_document && end >= 0) {
-        HS_TRY(hs_tokens_reserve(tokens, 1));
-        tokens->items[tokens->count++] = end;
-    }
+    hs_dataset_look_for_needles(((Filling *)user)->building, source, text, length);
+}
+
+static HsStatus fail_memory(HsStatus status)
+{
+    return status == HS_OK ? HS_OK : hs_error_prefix(status, "the training data does not fit into memory");
+}
+
+/* What is masked in the unit, and in all before it where it is the first that has something. */
+static HsStatus add_mask(Filling *filling, const HsEncodedUnit *unit)
+{
+    const size_t before = (size_t)filling->tokens.count, count = (size_t)unit->count;
+    if (!unit->mask && !filling->mask)
+        return HS_OK;
+    const bool first = !filling->mask;
+    HS_TRY(fail_memory(hs_array_grow(&filling->mask, 1, before + count + 1, &filling->mask_capacity)));
+    if (first)
+        memset(filling->mask, 1, before);
+    if (unit->mask)
+        memcpy(filling->mask + before, unit->mask, count);
+    else
+        memset(filling->mask + before, 1, count);
     return HS_OK;
 }
 
-/* Before the first conversation: the tokenizer has what its template writes. */
-static HsStatus check_chat(const HsDatasetBuild *building)
+static HsStatus refuse_tokens(const HsDatasetBuild *building, const HsEncodedUnit *unit)
 {
-    int32_t end;
-    return hs_chat_end_token(hs_chat_template_get(building->config->tokenizer.chat_template), building->tokenizer,
-                             &end);
+    return hs_fail(
+        HS_ECONFIG,
+        "%s: a token file does not say where its documents end, and data.packing: %s keeps them apart: leave "
+        "the file out, give its text, or set data.packing: stream",
+        hs_source_title(unit->from), building->config->data.packing);
 }
 
-/* The conversation that begins with pieces[0], of `count`; starts as hs_chat_encode has them. */
-static HsStatus encode_chat(HsDatasetBuild *building, const HsPiece *pieces, int64_t count, HsTokens *tokens,
-                            int64_t *starts)
+static HsStatus add_unit(void *user, const HsEncodedUnit *unit)
+{
+    Filling *filling = user;
+    HsDocuments *documents = filling->documents;
+    const int64_t before = filling->tokens.count;
+    HS_TRY(add_mask(filling, unit));
+    HS_TRY(fail_memory(hs_tokens_reserve(&filling->tokens, unit->count)));
+    if (unit->count > 0)
+        memcpy(filling->tokens.items + before, unit->tokens, (size_t)unit->count * sizeof(int32_t));
+    filling->tokens.count += unit->count;
+    HS_TRY(fail_memory(hs_array_grow(&documents->items, sizeof *documents->items,
+                                     (size_t)(documents->count + unit->document_count + 1), &documents->capacity)));
+    for (int64_t i = 0; i < unit->document_count; i++) {
+        HsEncodedDocument *document = &documents->items[documents->count++];
+        *document = unit->documents[i];
+        document->end += before;
+        documents->joined += document->ends && unit->from->kind;
+        if (document->is_tokens && hs_dataset_keeps_documents(filling->building->config))
+            return refuse_tokens(filling->building, unit);
+    }
+    documents->unrendered_contents += unit->unrendered_contents;
+    documents->quoted_arguments += unit->quoted_arguments;
+    return HS_OK;
+}
+
+/* Of a stream's conversations, which are longer than a window, and what of their answers lies beyond one. */
+static void measure_chats(HsDatasetBuild *building, const HsDocuments *documents, const uint8_t *mask)
 {
     HsChatLengths *lengths = &building->chats;
-    const int64_t first = tokens->count, most = building->config->training.max_length;
-    if (lengths->count++ == 0)
-        HS_TRY(check_chat(building));
-    HsStatus status = hs_chat_encode(building->tokenizer, building->corpus.text, pieces, count, tokens, starts);
-    if (status != HS_OK)
-        return hs_dataset_blame(building, pieces, status);
-    const int64_t length = tokens->count - first;
-    if (length <= most)
-        return HS_OK;
-    lengths->longer++;
-    if (length > lengths->longest)
-        lengths->longest = length;
-    for (int64_t i = 0; i < count; i++) {
-        const int64_t end = (i + 1 < count ? starts[i + 1] : tokens->count) - first, begin = starts[i] - first;
-        if (pieces[i].counted && end > most)
-            lengths->answers_beyond += end - (begin > most ? begin : most);
+    const int64_t most = building->config->training.max_length;
+    for (int64_t i = 0; i < documents->count; i++) {
+        const int64_t first = hs_document_start(documents, i), end = documents->items[i].end;
+        if (!documents->items[i].is_chat)
+            continue;
+        lengths->count++;
+        if (end - first <= most)
+            continue;
+        lengths->longer++;
+        lengths->longest = end - first > lengths->longest ? end - first : lengths->longest;
+        for (int64_t t = first + most; t < end; t++)
+            lengths->answers_beyond += !mask || mask[t];
     }
-    return HS_OK;
 }
 
-/* The loss mask of pieces with the first tokens `starts`; NULL when every token counts. */
-static HsStatus make_mask(const HsPiece *pieces, int64_t count, const int64_t *starts, uint8_t **mask)
+/* Sources [first, last) to one stream. */
+static HsStatus encode(HsDatasetBuild *building, int first, int last, HsDocuments *documents, HsStreamTokens *stream)
 {
-    int64_t uncounted = 0;
-    for (int64_t i = 0; i < count; i++)
-        uncounted += pieces[i].counted ? 0 : 1;
-    *mask = NULL;
-    if (uncounted == 0)
-        return HS_OK;
-    *mask = malloc((size_t)starts[count] + 1);
-    if (!*mask)
-        return hs_fail(HS_ENOMEM, "no memory for the loss mask of %" PRId64 " tokens", starts[count]);
-    for (int64_t i = 0; i < count; i++)
-        memset(*mask + starts[i], pieces[i].counted, (size_t)(starts[i + 1] - starts[i]));
-    return HS_OK;
-}
-
-/* Pieces [first, last) to one stream; leaves the pieces' first tokens in building->starts. */
-static HsStatus encode(HsDatasetBuild *building, int64_t first, int64_t last, HsStreamTokens *stream)
-{
-    const HsPiece *pieces = building->corpus.pieces;
-    int64_t *starts = building->starts;
-    HsTokens tokens = { 0 };
-    HsStatus status = HS_OK;
-    for (int64_t i = first, count; status == HS_OK && i < last; i += count) {
-        count = pieces[i].chat ? hs_chat_piece_count(pieces + i, last - i) : 1;
-        starts[i - first] = tokens.count;
-        status = pieces[i].chat ? encode_chat(building, pieces + i, count, &tokens, starts + (i - first))
-                                : encode_piece(building, &pieces[i], &tokens);
-    }
-    starts[last - first] = tokens.count;
-    if (status == HS_OK)
-        status = make_mask(pieces + first, last - first, starts, &stream->loss_mask);
+    Filling filling = { .building = building, .documents = documents };
+    const HsEncoding encoding = { .sources = &building->sources,
+                                  .first = first,
+                                  .last = last,
+                                  .tokenizer = building->tokenizer,
+                                  .options = options_of,
+                                  .with_ends = true,
+                                  .threads = (int)building->config->training.threads,
+                                  .take = add_unit,
+                                  .look = building->needle_count > 0 ? look : NULL,
+                                  .user = &filling,
+                                  .what = "tokenizing" };
+    const HsStatus status = hs_sources_encode(&encoding);
     if (status != HS_OK) {
-        hs_tokens_deinit(&tokens);
+        hs_tokens_deinit(&filling.tokens);
+        free(filling.mask);
         return status;
     }
-    stream->count = tokens.count;
-    stream->tokens = tokens.items; /* the stream owns them now */
+    stream->count = filling.tokens.count;
+    stream->tokens = filling.tokens.items; /* the stream owns them now */
+    stream->loss_mask = filling.mask;
+    measure_chats(building, documents, filling.mask);
     return HS_OK;
 }
 
-/* Documents, and the floor: the pieces' information content over the tokens.  Tokens and text determine each other, so
- * it holds for any tokenizer; an end-of-text token follows from the text before it and costs nothing.  NAN as soon as
- * one piece's content is unknown. */
-static void describe(const HsPiece *pieces, int64_t count, HsStreamTokens *stream)
+/* The floor: the documents' information content over the tokens.  Tokens and text determine each other, so it holds for
+ * any tokenizer; an end-of-text token follows from the text before it and costs nothing.  NAN as soon as one document's
+ * content is unknown, or one is not whole. */
+static void describe(const HsDocumentRange *range, bool whole, HsStreamTokens *stream)
 {
-    double nats = 0;
-    stream->documents = 0;
-    for (int64_t i = 0; i < count; i++) {
-        nats += pieces[i].nats;
-        stream->documents += pieces[i].ends_document || pieces[i].is_tokens;
-    }
-    stream->entropy_floor = stream->count > 0 ? nats / (double)stream->count : NAN;
+    double nats = whole ? 0 : (double)NAN;
+    for (int64_t i = range->first; i < range->last; i++)
+        nats += range->documents->items[i].nats;
+    stream->documents = range->last - range->first;
+    stream->entropy_floor = stream->count > 0 ? nats / (double)stream->count : (double)NAN;
 }
 
 /* Moves the tail of the train stream, from token `cut` on, to the validation stream. */
@@ -139,7 +158,8 @@ static HsStatus move_tail(HsDataset *dataset, int64_t cut)
     validation->loss_mask = train->loss_mask ? malloc(count + 1) : NULL;
     if (!validation->tokens || (train->loss_mask && !validation->loss_mask))
         return hs_fail(HS_ENOMEM, "no memory for %zu validation tokens", count);
-    memcpy(validation->tokens, train->tokens + cut, count * sizeof(int32_t));
+    if (count > 0)
+        memcpy(validation->tokens, train->tokens + cut, count * sizeof(int32_t));
     if (train->loss_mask)
         memcpy(validation->loss_mask, train->loss_mask + cut, count);
     validation->count = (int64_t)count;
@@ -147,75 +167,65 @@ static HsStatus move_tail(HsDataset *dataset, int64_t cut)
     return HS_OK;
 }
 
-/* Where conversations, or documents with their own rows, stay whole: the nearer end, but not the very first or last. */
-static void cut_between_documents(const HsPiece *pieces, int64_t count, const int64_t *starts, int64_t *piece,
-                                  int64_t *cut)
+/* The document that token `cut` lies in: the last that begins at or before it. */
+static int64_t find_document(const HsDocuments *documents, int64_t cut)
 {
-    int64_t begin = *piece, end = *piece + 1;
-    while (begin > 0 && !pieces[begin - 1].ends_document)
-        begin--;
-    while (end < count && !pieces[end - 1].ends_document)
-        end++;
-    const int64_t before = *cut - starts[begin], behind = starts[end] - *cut;
-    *piece = begin == 0 || (end < count && before > behind) ? end : begin;
-    *cut = starts[*piece];
+    int64_t index = 0;
+    while (index + 1 < documents->count && documents->items[index].end <= cut)
+        index++;
+    return index;
 }
 
 /* Cuts the share off the end.  train keeps floor(count * (100 - share) / 100) tokens: of characters, nanoGPT's split.
- */
+ * Conversations, and documents with their own rows, stay whole: the nearer end is taken, but not the very first or last;
+ * synthetic text is cut at the nearer end too, as a part's information content is not known. */
 static HsStatus split(HsDatasetBuild *building, HsDataset *dataset)
 {
-    const HsPiece *pieces = building->corpus.pieces;
-    const int64_t *starts = building->starts;
-    int64_t count = building->train_pieces, piece = 0;
+    const HsDocuments *documents = &building->train;
     int64_t cut = (int64_t)floor((double)dataset->train.count * (100 - building->share) / 100);
-    while (piece + 1 < count && starts[piece + 1] <= cut)
-        piece++;
-    if (pieces[piece].chat || hs_dataset_keeps_documents(building->config)) {
-        cut_between_documents(pieces, count, starts, &piece, &cut);
-    } else if (!isnan(pieces[piece].nats)) {
-        /* Inside synthetic text: to the nearer end of the document.  A part's information content is not known. */
-        if (cut - starts[piece] > starts[piece + 1] - cut)
-            piece++;
-        cut = starts[piece];
+    int64_t index = find_document(documents, cut);
+    const HsEncodedDocument *document = &documents->items[index];
+    int64_t start = hs_document_start(documents, index);
+    const int64_t before = cut - start, behind = document->end - cut;
+    if (document->is_chat || hs_dataset_keeps_documents(building->config)) {
+        index += index == 0 || (index + 1 < documents->count && before > behind);
+        cut = start = hs_document_start(documents, index);
+    } else if (!isnan(document->nats)) {
+        index += before > behind;
+        cut = start = hs_document_start(documents, index);
     }
-    /* A document that is cut in two is counted once, with train; its nats are NAN, which makes both floors NAN. */
-    bool inside = cut > starts[piece];
+    const bool inside = cut > start;
     HS_TRY(move_tail(dataset, cut));
-    describe(pieces, inside ? piece + 1 : piece, &dataset->train);
-    describe(pieces + piece, count - piece, &dataset->validation);
-    HS_TRY(hs_dataset_make_rows(building, pieces, piece, starts, 0, &dataset->train));
-    HS_TRY(hs_dataset_make_rows(building, pieces + piece, count - piece, starts + piece, cut, &dataset->validation));
-    if (inside)
-        dataset->validation.documents -= pieces[piece].ends_document || pieces[piece].is_tokens;
-    return hs_dataset_collect_items(building, piece, inside ? piece + 1 : piece, dataset);
-}
-
-/* Encodes the pieces of both streams, or of one that is then split. */
-static HsStatus encode_all(HsDatasetBuild *building, HsDataset *dataset)
-{
-    const HsPiece *pieces = building->corpus.pieces;
-    int64_t count = building->corpus.piece_count, train_count = building->train_pieces;
-    HS_TRY(encode(building, 0, train_count, &dataset->train));
-    if (building->share > 0)
-        return split(building, dataset);
-    describe(pieces, train_count, &dataset->train);
-    HS_TRY(hs_dataset_make_rows(building, pieces, train_count, building->starts, 0, &dataset->train));
-    HS_TRY(encode(building, train_count, count, &dataset->validation));
-    describe(pieces + train_count, count - train_count, &dataset->validation);
-    HS_TRY(hs_dataset_make_rows(building, pieces + train_count, count - train_count, building->starts, 0,
-                                &dataset->validation));
-    return hs_dataset_collect_items(building, train_count, train_count, dataset);
+    building->trained = (HsDocumentRange){ documents, 0, index, 0 };
+    building->validated = (HsDocumentRange){ documents, index + inside, documents->count, cut };
+    describe(&building->trained, !inside, &dataset->train);
+    describe(&building->validated, !inside, &dataset->validation);
+    /* A document that is cut in two is counted once: with train, but where not even its prompt is there whole. */
+    if (inside && cut > start + document->prompt)
+        dataset->train.documents++;
+    else if (inside)
+        dataset->validation.documents++;
+    return HS_OK;
 }
 
 HsStatus hs_dataset_encode(HsDatasetBuild *building, HsDataset *dataset)
 {
-    int64_t pieces = building->corpus.piece_count;
-    building->starts = malloc((size_t)(pieces + 1) * sizeof(int64_t));
-    if (!building->starts)
-        return hs_fail(HS_ENOMEM, "no memory for the bounds of %" PRId64 " documents", pieces);
-    HsStatus status = encode_all(building, dataset);
-    free(building->starts);
-    building->starts = NULL;
-    return status;
+    const int train = building->train_sources;
+    if (building->share == 0)
+        HS_TRY(hs_dataset_open_needles(building));
+    HS_TRY(encode(building, 0, train, &building->train, &dataset->train));
+    if (building->train.count == 0)
+        return HS_OK; /* the caller says so */
+    if (building->share > 0) {
+        HS_TRY(split(building, dataset));
+    } else {
+        building->trained = (HsDocumentRange){ &building->train, 0, building->train.count, 0 };
+        describe(&building->trained, true, &dataset->train);
+        HS_TRY(encode(building, train, building->sources.count, &building->validation, &dataset->validation));
+        building->validated = (HsDocumentRange){ &building->validation, 0, building->validation.count, 0 };
+        describe(&building->validated, true, &dataset->validation);
+    }
+    HS_TRY(hs_dataset_make_rows(building, &building->trained, &dataset->train));
+    HS_TRY(hs_dataset_make_rows(building, &building->validated, &dataset->validation));
+    return hs_dataset_collect_items(building, dataset);
 }

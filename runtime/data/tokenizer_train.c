@@ -17,8 +17,8 @@
 #include "runtime/data/source/source.h"
 #include "runtime/data/tokenizer/bpe_learned.h"
 #include "runtime/data/tokenizer/map.h"
-#include "runtime/data/tokenizer/pretokenize.h"
 #include "runtime/data/tokenizer_train.h"
+#include "runtime/data/word_counts.h"
 #include "runtime/io/files.h"
 
 enum { BPE_LEAST_VOCABULARY = 257, BPE_LEAST_COUNT = 2 }; /* a pair seen once teaches nothing */
@@ -54,57 +54,6 @@ typedef struct Trainer {
     size_t heap_count, heap_capacity;
 } Trainer;
 
-static HsStatus count_piece(void *context, const char *piece, size_t length)
-{
-    HsMap *pieces = context;
-    int64_t count = 0;
-    (void)hs_map_get(pieces, piece, length, &count);
-    return hs_map_put(pieces, piece, length, count + 1);
-}
-
-/* A source's pieces of text one by one, as they are tokenized: no word straddles two of them. */
-static HsStatus count_source(const HsPretokenizer *pretokenizer, const HsSource *source, const HsSourceOptions *options,
-                             HsMap *pieces)
-{
-    HsCorpus corpus = { 0 };
-    HsPatternBudget *budget = NULL;
-    HsMatcher *matcher = NULL;
-    HsStatus status = hs_source_read(source, options, &corpus);
-    if (status == HS_OK)
-        status = hs_pattern_budget_create(source->name, &budget);
-    if (status == HS_OK)
-        status = hs_matcher_create(budget, corpus.text_length, &matcher);
-    for (int64_t i = 0; status == HS_OK && i < corpus.piece_count; i++) {
-        const HsPiece *piece = &corpus.pieces[i];
-        if (piece->length > 0)
-            status = hs_pretokenizer_split(pretokenizer, matcher, corpus.text + piece->start, piece->length, true,
-                                           count_piece, pieces);
-        if (status != HS_OK)
-            hs_error_prefix(status, "%s", source->name);
-    }
-    hs_matcher_destroy(matcher);
-    hs_pattern_budget_destroy(budget);
-    hs_corpus_deinit(&corpus);
-    return status;
-}
-
-static HsStatus count_sources(const HsSourceList *sources, const HsTaskConfig *task, HsMap *pieces)
-{
-    HsSourceOptions options = hs_source_options(task);
-    HsPretokenizer *pretokenizer;
-    options.needs_utf8 = options.contents_only = true;
-    HS_TRY(hs_pretokenizer_create_gpt2(&pretokenizer));
-    HsStatus status = HS_OK;
-    for (int i = 0; status == HS_OK && i < sources->count; i++) {
-        options.seed = (uint64_t)i; /* of generated text */
-        status = count_source(pretokenizer, &sources->items[i], &options, pieces);
-    }
-    hs_pretokenizer_destroy(pretokenizer);
-    if (status == HS_OK && pieces->count == 0)
-        status = hs_fail(HS_ECONFIG, "there is no text to learn from: every file is empty");
-    return status;
-}
-
 /* What is at the path of a tokenizer to be is replaced only where it is one: with -o a*.json, say, the first of the
  * texts would be. */
 static HsStatus check_replaced(const char *path)
@@ -131,7 +80,7 @@ static HsStatus count_pieces(const HsTaskConfig *task, const char *output_path, 
         status = check_replaced(output_path);
     hs_source_list_warn(&sources);
     if (status == HS_OK)
-        status = count_sources(&sources, task, pieces);
+        status = hs_count_words(&sources, task, pieces);
     hs_source_list_deinit(&sources);
     return status;
 }

@@ -36,11 +36,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
         .text_field = "text", .prompt_field = "prompt", .completion_field = "completion", .needs_utf8 = true
     };
     HsCorpus corpus = { 0 }, again = { 0 };
-    if (hs_csv_parse("fuzz", (const char *)bytes, size, &options, &corpus) == HS_OK) {
+    if (hs_csv_parse(&(const HsSourceText)HS_SOURCE_WHOLE("fuzz", (const char *)bytes, size), &options, &corpus) ==
+        HS_OK) {
         char *csv = malloc(6 + 2 * corpus.text_length + 6 * (size_t)corpus.piece_count);
         assert(csv);
         size_t length = write_csv(&corpus, csv);
-        assert(hs_csv_parse("again", csv, length, &options, &again) == HS_OK);
+        assert(hs_csv_parse(&(const HsSourceText)HS_SOURCE_WHOLE("again", csv, length), &options, &again) == HS_OK);
         assert(again.text_length == corpus.text_length);
         assert(corpus.text_length == 0 || memcmp(again.text, corpus.text, corpus.text_length) == 0);
         free(csv);

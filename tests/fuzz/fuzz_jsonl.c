@@ -15,7 +15,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
                                       .completion_field = "completion",
                                       .chat_template = size % 2 == 0 ? "llama3.1" : "alpaca" };
     HsCorpus corpus = { 0 };
-    if (hs_jsonl_parse("fuzz", (const char *)bytes, size, &options, &corpus) == HS_OK) {
+    if (hs_jsonl_parse(&(const HsSourceText)HS_SOURCE_WHOLE("fuzz", (const char *)bytes, size), &options, &corpus) ==
+        HS_OK) {
         size_t text = 0;
         for (int64_t i = 0; i < corpus.piece_count; i++) {
             assert(corpus.pieces[i].start == text);

@@ -2,23 +2,15 @@
  *
  * A source's bytes: which kind its name says, what its first bytes say against that, and unpacking.
  *
- *     name -> (.gz .zst off) -> kind -> bytes of the file -> unpacked -> no format that is not text -> parse
+ *     name -> (.gz .zst off) -> kind -> bytes of the file -> unpacked -> no format that is not text
  *
  * First bytes are looked at only for formats that are not text: text would not be read as text by accident.  Token
  * files are left out: without a header they may begin with any bytes, so of them the name alone decides.
  */
-#include "runtime/data/source/source.h"
-
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
-#include "runtime/data/source/unpack.h"
-#include "runtime/io/files.h"
-
-/* Of one compressed file's text: 16 GiB. */
-static const size_t unpacked_max_bytes = (size_t)16 << 30;
+#include "runtime/data/source/input.h"
 
 /* Formats that are not text: refused with what to do, by name or by the bytes at `offset`. */
 typedef struct Refused {
@@ -71,19 +63,12 @@ static const Refused refused[] = {
 };
 enum { REFUSED = sizeof refused / sizeof refused[0] };
 
-typedef struct Packing {
-    const char *what, *extension;
-    size_t offset, size;
-    const char *magic;
-    HsStatus (*unpack)(const char *name, const char *bytes, size_t size, HsUnpacked *unpacked);
-} Packing;
-
-static const Packing packings[] = {
-    { "gzip", ".gz", 0, 2, "\x1F\x8B", hs_unpack_gzip },
-    { "gzip", ".gzip", 0, 2, "\x1F\x8B", hs_unpack_gzip },
-    { "zstd", ".zst", 0, 4, "\x28\xB5\x2F\xFD", hs_unpack_zstd },
-    { "zstd", ".zstd", 0, 4, "\x28\xB5\x2F\xFD", hs_unpack_zstd },
-    { "zstd", ".zst", 1, 3, "\x2A\x4D\x18", hs_unpack_zstd }, /* a frame to be skipped, which pzstd writes first */
+static const HsPacking packings[] = {
+    { "gzip", ".gz", 0, 2, "\x1F\x8B", &hs_unpacker_gzip },
+    { "gzip", ".gzip", 0, 2, "\x1F\x8B", &hs_unpacker_gzip },
+    { "zstd", ".zst", 0, 4, "\x28\xB5\x2F\xFD", &hs_unpacker_zstd },
+    { "zstd", ".zstd", 0, 4, "\x28\xB5\x2F\xFD", &hs_unpacker_zstd },
+    { "zstd", ".zst", 1, 3, "\x2A\x4D\x18", &hs_unpacker_zstd }, /* a frame to be skipped, which pzstd writes first */
 };
 enum { PACKINGS = sizeof packings / sizeof packings[0] };
 
@@ -93,7 +78,7 @@ static bool ends_with(const char *name, size_t length, const char *extension, si
 }
 
 /* By name; NULL: not packed. */
-static const Packing *packing_of_name(const char *name)
+const HsPacking *hs_packing_of_name(const char *name)
 {
     for (int i = 0; i < PACKINGS; i++)
         if (ends_with(name, strlen(name), packings[i].extension, strlen(packings[i].extension)))
@@ -101,7 +86,7 @@ static const Packing *packing_of_name(const char *name)
     return NULL;
 }
 
-static const Packing *packing_of_bytes(const char *bytes, size_t size)
+const HsPacking *hs_packing_of_bytes(const char *bytes, size_t size)
 {
     for (int i = 0; i < PACKINGS; i++)
         if (size >= packings[i].offset + packings[i].size &&
@@ -126,7 +111,7 @@ static bool bytes_are(const Refused *row, const char *bytes, size_t size)
 
 HsStatus hs_source_kind_choose(const char *path, const char *format, const HsSourceKind **kind)
 {
-    const Packing *packing = packing_of_name(path);
+    const HsPacking *packing = hs_packing_of_name(path);
     size_t length = strlen(path) - (packing ? strlen(packing->extension) : 0);
     bool by_name = strcmp(format, "auto") == 0;
     for (int i = 0; by_name && i < REFUSED; i++)
@@ -160,9 +145,9 @@ static const char *wide_encoding(const char *bytes, size_t size)
     return NULL;
 }
 
-static HsStatus refuse_bytes(const char *name, const char *bytes, size_t size)
+HsStatus hs_source_refuse_bytes(const char *name, const char *bytes, size_t size)
 {
-    const Packing *packing = packing_of_bytes(bytes, size);
+    const HsPacking *packing = hs_packing_of_bytes(bytes, size);
     if (packing)
         return hs_fail(HS_EFORMAT, "%s: is compressed twice: %s data inside; unpack it once", name, packing->what);
     for (int i = 0; i < REFUSED; i++)
@@ -176,21 +161,4 @@ static HsStatus refuse_bytes(const char *name, const char *bytes, size_t size)
                        "UTF-8 (iconv -f %s -t UTF-8), or leave it out",
                        name, wide, wide);
     return HS_OK;
-}
-
-HsStatus hs_source_unpack(const char *name, const HsSourceKind *kind, char **bytes, size_t *size)
-{
-    const Packing *named = packing_of_name(name), *packing = packing_of_bytes(*bytes, *size);
-    if (named && !packing)
-        return hs_fail(HS_EFORMAT, "%s: is not %s data, as its name says; rename it or copy it again", name,
-                       named->what);
-    if (packing && (named || !kind->makes_tokens)) {
-        HsUnpacked unpacked = { .limit = unpacked_max_bytes };
-        HsStatus status = packing->unpack(name, *bytes, *size, &unpacked);
-        free(*bytes);
-        *bytes = unpacked.bytes;
-        *size = unpacked.size;
-        HS_TRY(status);
-    }
-    return kind->makes_tokens ? HS_OK : refuse_bytes(name, *bytes, *size);
 }

@@ -359,34 +359,36 @@ static size_t length_of(const HsTokenizer *tokenizer, const HsTokens *tokens, in
 
 /* Where byte `border` of the text stands among the bytes that the tokens read as.  Where these are other bytes (a
  * normalizer, a space in front), what is in front of the border is tokenized by itself: it reads as long. */
-static HsStatus place_border(const HsTokenizer *tokenizer, const char *text, size_t border, bool same, size_t *place)
+static HsStatus place_border(HsTokenizerSession *session, const char *text, size_t border, bool same, size_t *place)
 {
+    const HsTokenizer *tokenizer = hs_tokenizer_session_of(session);
     HsTokens before = { 0 };
     *place = border;
     if (same)
         return HS_OK;
-    HsStatus status = hs_tokenizer_encode(tokenizer, text, border, &before);
+    HsStatus status = hs_tokenizer_session_encode(session, text, border, &before);
     if (status == HS_OK)
         *place = length_of(tokenizer, &before, 0, text, border, &same);
     hs_tokens_deinit(&before);
     return status;
 }
 
-HsStatus hs_chat_encode(const HsTokenizer *tokenizer, const char *corpus_text, const HsPiece *pieces, int64_t count,
+HsStatus hs_chat_encode(HsTokenizerSession *session, const char *corpus_text, const HsPiece *pieces, int64_t count,
                         HsTokens *tokens, int64_t *starts)
 {
+    const HsTokenizer *tokenizer = hs_tokenizer_session_of(session);
     const char *const text = corpus_text + pieces[0].start;
     const size_t whole = pieces[count - 1].start + pieces[count - 1].length - pieces[0].start;
     const int64_t first = tokens->count;
     bool same;
-    HS_TRY(hs_tokenizer_encode(tokenizer, text, whole, tokens));
+    HS_TRY(hs_tokenizer_session_encode(session, text, whole, tokens));
     length_of(tokenizer, tokens, first, text, whole, &same);
     starts[0] = first;
     int64_t at = first;
     size_t begin = 0; /* of token `at` */
     for (int64_t i = 1; i < count; i++) {
         size_t place, size;
-        HS_TRY(place_border(tokenizer, text, pieces[i].start - pieces[0].start, same, &place));
+        HS_TRY(place_border(session, text, pieces[i].start - pieces[0].start, same, &place));
         for (; at < tokens->count; at++, begin += size) {
             (void)hs_tokenizer_bytes(tokenizer, tokens->items[at], &size);
             if (begin >= place || (pieces[i].counted && begin + size > place))

@@ -87,7 +87,7 @@ HsStatus hs_chat_document_add(const char *place, const HsJson *object, int64_t l
 
 /* Pieces [0, count) of a corpus, one conversation, tokenized as one text -> appended.  starts[i]: piece i's first
  * token; a token across a border belongs to the answer.  errors: the tokenizer's */
-HsStatus hs_chat_encode(const HsTokenizer *tokenizer, const char *corpus_text, const HsPiece *pieces, int64_t count,
+HsStatus hs_chat_encode(HsTokenizerSession *session, const char *corpus_text, const HsPiece *pieces, int64_t count,
                         HsTokens *tokens, int64_t *starts);
 /* How many pieces the conversation has that begins with pieces[0]. */
 int64_t hs_chat_piece_count(const HsPiece *pieces, int64_t most);

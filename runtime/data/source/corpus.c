@@ -53,6 +53,13 @@ HsStatus hs_corpus_add_tokens(HsCorpus *corpus, int64_t first)
     return add_piece(corpus, &piece);
 }
 
+void hs_corpus_clear(HsCorpus *corpus)
+{
+    corpus->text_length = 0;
+    corpus->tokens.count = corpus->piece_count = 0;
+    corpus->unrendered_contents = corpus->quoted_arguments = 0;
+}
+
 void hs_corpus_deinit(HsCorpus *corpus)
 {
     free(corpus->text);
@@ -61,20 +68,20 @@ void hs_corpus_deinit(HsCorpus *corpus)
     *corpus = (HsCorpus){ 0 };
 }
 
-HsStatus hs_text_check(const char *name, const char *bytes, size_t size, const HsSourceOptions *options)
+HsStatus hs_text_check(const HsSourceText *text, const HsSourceOptions *options)
 {
     /* Any bytes but zero are text to the byte tokenizer; the others read characters. */
-    const char *zero = size > 0 ? memchr(bytes, 0, size) : NULL;
+    const char *zero = text->size > 0 ? memchr(text->bytes, 0, text->size) : NULL;
     if (zero)
         return hs_fail(HS_EFORMAT,
                        "%s: byte %zu: a zero byte, so this is not text (token files must be named .bin); leave the "
                        "file out or convert it",
-                       name, (size_t)(zero - bytes));
-    size_t valid = options->needs_utf8 && size > 0 ? hs_utf8_valid_prefix(bytes, size) : size;
-    if (valid < size)
+                       text->name, text->offset + (size_t)(zero - text->bytes));
+    size_t valid = options->needs_utf8 && text->size > 0 ? hs_utf8_valid_prefix(text->bytes, text->size) : text->size;
+    if (valid < text->size)
         return hs_fail(HS_EFORMAT,
                        "%s: byte %zu (0x%02X) is not UTF-8; convert the file (iconv -f ENCODING -t UTF-8) or leave it "
                        "out; tokenizer.kind: byte takes anything",
-                       name, valid, (unsigned char)bytes[valid]);
+                       text->name, text->offset + valid, (unsigned char)text->bytes[valid]);
     return HS_OK;
 }

@@ -172,18 +172,45 @@ static HsStatus read_header(const Reader *reader, const HsSourceOptions *options
     return hs_document_check_fields(place, columns->text >= 0, columns->prompt >= 0, columns->completion >= 0, options);
 }
 
-static HsStatus read_rows(Reader *reader, const HsSourceOptions *options, HsCorpus *corpus)
+static Reader reader_of(const HsSourceText *text, char separator)
+{
+    return (Reader){ .name = text->name,
+                     .bytes = text->bytes,
+                     .separator = separator,
+                     .size = text->size,
+                     .at = text->first ? hs_utf8_mark_bytes(text->bytes, text->size) : 0,
+                     .line = text->line };
+}
+
+static void close_reader(Reader *reader)
+{
+    free(reader->pool);
+    free(reader->ends);
+}
+
+/* From the first row, which the text has or brings with it.  *there: false for an empty file. */
+static HsStatus read_columns(const HsSourceText *text, Reader *reader, const HsSourceOptions *options, Columns *columns,
+                             bool *there)
+{
+    const HsSourceText row = HS_SOURCE_WHOLE(text->name, text->header, text->header_size);
+    Reader header = reader_of(&row, reader->separator);
+    Reader *const from = text->first ? reader : &header;
+    HsStatus status = read_row(from, there);
+    if (status == HS_OK && *there)
+        status = read_header(from, options, columns);
+    close_reader(&header);
+    return status;
+}
+
+static HsStatus read_rows(const HsSourceText *text, Reader *reader, const HsSourceOptions *options, HsCorpus *corpus)
 {
     Columns columns = { 0 };
     bool there;
-    HS_TRY(read_row(reader, &there));
-    if (!there)
-        return HS_OK; /* an empty file is no document */
-    HS_TRY(read_header(reader, options, &columns));
-    for (;;) {
+    HS_TRY(read_columns(text, reader, options, &columns, &there));
+    while (there) {
         HS_TRY(read_row(reader, &there));
         if (!there)
-            return HS_OK;
+            break;
         if ((int64_t)reader->count != columns.count)
             return hs_fail(HS_EFORMAT,
                            "%s:%" PRId64 ": %zu fields, but the header has %" PRId64 "; put fields that hold %s or "
@@ -197,32 +224,85 @@ static HsStatus read_rows(Reader *reader, const HsSourceOptions *options, HsCorp
         }
         HS_TRY(hs_document_add(&document, reader->row_line, corpus));
     }
+    return HS_OK;
 }
 
-static HsStatus parse(const char *name, const char *bytes, size_t size, char separator, const HsSourceOptions *options,
-                      HsCorpus *corpus)
+static HsStatus parse(const HsSourceText *text, char separator, const HsSourceOptions *options, HsCorpus *corpus)
 {
-    HS_TRY(hs_text_check(name, bytes, size, options));
-    Reader reader = { .name = name,
-                      .bytes = bytes,
-                      .separator = separator,
-                      .size = size,
-                      .at = hs_utf8_mark_bytes(bytes, size),
-                      .line = 1 };
-    HsStatus status = read_rows(&reader, options, corpus);
-    free(reader.pool);
-    free(reader.ends);
+    HS_TRY(hs_text_check(text, options));
+    Reader reader = reader_of(text, separator);
+    HsStatus status = read_rows(text, &reader, options, corpus);
+    close_reader(&reader);
     return status;
 }
 
-HsStatus hs_csv_parse(const char *name, const char *bytes, size_t size, const HsSourceOptions *options,
-                      HsCorpus *corpus)
+/* Past a field in quotes, which `at` is the first of; the size where it does not end. */
+static size_t skip_quoted(const HsSourceText *text, size_t at, int64_t *lines)
 {
-    return parse(name, bytes, size, ',', options, corpus);
+    for (at++; at < text->size; at++) {
+        const char byte = text->bytes[at];
+        *lines += byte == '\n' || (byte == '\r' && at + 1 < text->size && text->bytes[at + 1] != '\n');
+        if (byte != '"')
+            continue;
+        if (at + 1 == text->size || text->bytes[at + 1] != '"')
+            return at + 1;
+        at++; /* a quote that is doubled */
+    }
+    return at;
 }
 
-HsStatus hs_tsv_parse(const char *name, const char *bytes, size_t size, const HsSourceOptions *options,
-                      HsCorpus *corpus)
+/* Behind the last row end that is seen to be one.  A CR at the end may be half of one. */
+static void cut_rows(HsSourceText *text, char separator, HsSourceCut *cut)
 {
-    return parse(name, bytes, size, '\t', options, corpus);
+    const Reader reader = reader_of(text, separator);
+    bool begins = true; /* a field */
+    int64_t lines = 0;
+    size_t header = 0; /* bytes up to the first row's end */
+    for (size_t at = reader.at, row = at; at < text->size;) {
+        const char byte = text->bytes[at];
+        if (byte == '"' && begins) {
+            at = skip_quoted(text, at, &lines);
+            begins = false;
+            continue;
+        }
+        const bool empty = at == row;
+        begins = byte == separator || byte == '\n' || byte == '\r';
+        at++;
+        if (byte != '\n' && byte != '\r')
+            continue;
+        if (byte == '\r' && at == text->size)
+            break;
+        at += byte == '\r' && text->bytes[at] == '\n';
+        lines++;
+        if (header == 0 && !empty)
+            header = at;
+        row = at;
+        *cut = (HsSourceCut){ .size = at, .lines = lines };
+    }
+    if (text->first && header == 0)
+        *cut = (HsSourceCut){ 0 }; /* empty lines may stand in front of it */
+    if (text->first) {
+        text->header = text->bytes;
+        text->header_size = header;
+    }
+}
+
+HsStatus hs_csv_parse(const HsSourceText *text, const HsSourceOptions *options, HsCorpus *corpus)
+{
+    return parse(text, ',', options, corpus);
+}
+
+HsStatus hs_tsv_parse(const HsSourceText *text, const HsSourceOptions *options, HsCorpus *corpus)
+{
+    return parse(text, '\t', options, corpus);
+}
+
+void hs_csv_cut(HsSourceText *text, HsSourceCut *cut)
+{
+    cut_rows(text, ',', cut);
+}
+
+void hs_tsv_cut(HsSourceText *text, HsSourceCut *cut)
+{
+    cut_rows(text, '\t', cut);
 }

@@ -17,7 +17,10 @@
 typedef struct List {
     const char *name, *bytes;
     size_t size, at;
-    int64_t line; /* of `at`, from 1 */
+    size_t offset;   /* of the first byte in the file */
+    int64_t line;    /* of `at`, from 1 */
+    int64_t element; /* the next one, from 1 */
+    bool last;       /* the file ends where the bytes end */
 } List;
 
 /* Moves on to `to`, and counts the lines on the way. */
@@ -72,19 +75,21 @@ static HsStatus fail_here(const List *list, const char *what)
         return hs_fail(HS_EFORMAT, "%s:%" PRId64 ": the file ends within the list: it is cut off; copy it again",
                        list->name, list->line);
     return hs_fail(HS_EFORMAT, "%s:%" PRId64 ": byte %zu: not JSON: %s is expected here", list->name, list->line,
-                   list->at, what);
+                   list->offset + list->at, what);
 }
 
 static HsStatus parse_elements(List *list, const HsSourceOptions *options, HsCorpus *corpus)
 {
     char place[512];
-    for (int64_t element = 1; next_byte(list) != ']' || element > 1; element++) {
+    for (; next_byte(list) != ']' || list->element > 1; list->element++) {
         size_t end = list->at;
+        if (list->at == list->size && !list->last)
+            return HS_OK; /* behind a comma: more elements follow */
         if (!hs_json_element_end(list->bytes, list->size, &end) || end == list->at || end == list->size) {
             advance(list, end);
             return fail_here(list, "an element");
         }
-        snprintf(place, sizeof place, "%s:%" PRId64 ": element %" PRId64, list->name, list->line, element);
+        snprintf(place, sizeof place, "%s:%" PRId64 ": element %" PRId64, list->name, list->line, list->element);
         HS_TRY(hs_document_parse_json(place, list->bytes + list->at, end - list->at, list->line, "an element", true,
                                       options, corpus));
         advance(list, end);
@@ -100,18 +105,54 @@ static HsStatus parse_elements(List *list, const HsSourceOptions *options, HsCor
     return list->at == list->size ? HS_OK : fail_here(list, "nothing behind the list");
 }
 
-HsStatus hs_json_list_parse(const char *name, const char *bytes, size_t size, const HsSourceOptions *options,
-                            HsCorpus *corpus)
+static List list_of(const HsSourceText *text)
 {
-    List list = { .name = name, .bytes = bytes, .size = size, .at = hs_utf8_mark_bytes(bytes, size), .line = 1 };
-    char first = next_byte(&list);
-    if (list.at == size)
+    return (List){ .name = text->name,
+                   .bytes = text->bytes,
+                   .size = text->size,
+                   .at = text->first ? hs_utf8_mark_bytes(text->bytes, text->size) : 0,
+                   .offset = text->offset,
+                   .line = text->line,
+                   .element = text->record,
+                   .last = text->last };
+}
+
+HsStatus hs_json_list_parse(const HsSourceText *text, const HsSourceOptions *options, HsCorpus *corpus)
+{
+    List list = list_of(text);
+    char first = text->first ? next_byte(&list) : '[';
+    if (text->first && list.at == list.size)
         return HS_OK; /* an empty file is no document */
     if (first != '[')
         return hs_fail(HS_EFORMAT,
                        "%s:%" PRId64 ": a .json file must be a list of documents, [{\"%s\": \"...\"}, ...]; if it has "
                        "one object a line, set the task's format: jsonl, else convert it or leave it out",
-                       name, list.line, options->text_field);
-    advance(&list, list.at + 1);
+                       list.name, list.line, options->text_field);
+    if (text->first)
+        advance(&list, list.at + 1);
     return parse_elements(&list, options, corpus);
+}
+
+/* Behind the comma of the last element that is whole. */
+void hs_json_list_cut(HsSourceText *text, HsSourceCut *cut)
+{
+    List list = list_of(text);
+    const char first = text->first ? next_byte(&list) : '[';
+    if (first != '[') { /* is refused */
+        cut->size = list.at < list.size ? list.size : 0;
+        return;
+    }
+    if (text->first)
+        advance(&list, list.at + 1);
+    for (;;) {
+        (void)next_byte(&list);
+        size_t end = list.at;
+        if (list.at == list.size || !hs_json_element_end(list.bytes, list.size, &end) || end == list.at)
+            return;
+        advance(&list, end);
+        if (next_byte(&list) != ',')
+            return;
+        advance(&list, list.at + 1);
+        *cut = (HsSourceCut){ list.at, list.line - text->line, cut->records + 1 };
+    }
 }

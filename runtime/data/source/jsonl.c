@@ -76,14 +76,21 @@ HsStatus hs_jsonl_explain(HsStatus status, const char *place, const char *text, 
     return status;
 }
 
-HsStatus hs_jsonl_parse(const char *name, const char *bytes, size_t size, const HsSourceOptions *options,
-                        HsCorpus *corpus)
+/* A CR outside of strings is a blank; where no line ends in LF it is the end of one, as for readers of Python's. */
+static char line_end_of(const HsSourceText *text)
 {
-    /* A CR outside of strings is a blank; where no line ends in LF it is the end of one, as for readers of Python's. */
-    const char line_end = size > 0 && !memchr(bytes, '\n', size) ? '\r' : '\n';
-    int64_t line = 0;
+    if (text->line_end != '\0')
+        return text->line_end;
+    return text->size > 0 && !memchr(text->bytes, '\n', text->size) ? '\r' : '\n';
+}
+
+HsStatus hs_jsonl_parse(const HsSourceText *source, const HsSourceOptions *options, HsCorpus *corpus)
+{
+    const char *const bytes = source->bytes, line_end = line_end_of(source);
+    const size_t size = source->size;
+    int64_t line = source->line - 1;
     char place[512];
-    for (size_t start = hs_utf8_mark_bytes(bytes, size); start < size;) {
+    for (size_t start = source->first ? hs_utf8_mark_bytes(bytes, size) : 0; start < size;) {
         const char *text = bytes + start;
         const char *newline = memchr(text, line_end, size - start);
         size_t length = newline ? (size_t)(newline - text) : size - start;
@@ -91,13 +98,24 @@ HsStatus hs_jsonl_parse(const char *name, const char *bytes, size_t size, const 
         line++;
         if (blanks(text, length, 0) == length)
             continue;
-        snprintf(place, sizeof place, "%s:%" PRId64, name, line);
+        snprintf(place, sizeof place, "%s:%" PRId64, source->name, line);
         HsStatus status = hs_document_parse_json(place, text, length, line, "a line", false, options, corpus);
         if (status == HS_EFORMAT) {
-            const bool last = start >= size || start + blanks(bytes, size, start) == size;
+            const bool last = source->last && (start >= size || start + blanks(bytes, size, start) == size);
             status = hs_jsonl_explain(status, place, text, length, last);
         }
         HS_TRY(status);
     }
     return HS_OK;
+}
+
+void hs_jsonl_cut(HsSourceText *text, HsSourceCut *cut)
+{
+    if (text->line_end == '\0' && !memchr(text->bytes, '\n', text->size))
+        return; /* lines end in CR if none of them ends in LF, which all of them say */
+    text->line_end = '\n';
+    const char *const end = memrchr(text->bytes, '\n', text->size);
+    cut->size = end ? (size_t)(end - text->bytes) + 1 : 0;
+    for (const char *at = text->bytes; at < text->bytes + cut->size; cut->lines++)
+        at = (const char *)memchr(at, '\n', (size_t)(text->bytes + cut->size - at)) + 1;
 }

@@ -3,9 +3,9 @@
  * Where training text comes from, before there are tokens.  Internal to runtime/data, its tests and its fuzzers.
  *
  *   names (files, folders, globs, synthetic:NAME) -> HsSourceList, sorted and flat
- *   each source -> pieces of one HsCorpus:  text pieces lie in `text`, pieces of token files in `tokens`
+ *   each source -> units of whole records (units.h) -> pieces of an HsCorpus:  text pieces lie in `text`, pieces of
+ *   token files in `tokens`
  *
- * The corpus is read whole before anything is encoded, because a char tokenizer is made from all of it.
  * Invariant: pieces are in order, and a document is a run of pieces of which only the last has ends_document.
  */
 #ifndef HS_RUNTIME_DATA_SOURCE_SOURCE_H
@@ -21,13 +21,39 @@ struct HsCorpus;
 struct HsSource;
 struct HsSourceOptions;
 
+/* What a parser is given: a source, or whole records of it. */
+typedef struct HsSourceText {
+    const char *name; /* stands for the file in messages */
+    const char *bytes;
+    size_t size;
+    size_t offset;      /* of the first byte in the source */
+    int64_t line;       /* of the first byte, from 1 */
+    int64_t record;     /* of the first record, from 1 (JSON lists) */
+    bool first, last;   /* begins, ends the source */
+    char line_end;      /* JSON Lines: what ends a line; 0: not known yet */
+    const char *header; /* CSV: the first row, where the text does not have it */
+    size_t header_size;
+} HsSourceText;
+#define HS_SOURCE_WHOLE(NAME, BYTES, SIZE)                                                                    \
+    {                                                                                                         \
+        .name = (NAME), .bytes = (BYTES), .size = (SIZE), .line = 1, .record = 1, .first = true, .last = true \
+    }
+
+/* Records that a text begins with. */
+typedef struct HsSourceCut {
+    size_t size; /* bytes; 0: more text has to be there before one is known to be whole */
+    int64_t lines, records;
+} HsSourceCut;
+
 /* One row for each way to read a source: source.c holds the table. */
 typedef struct HsSourceKind {
     const char *format;    /* what tasks.N.format calls it; "": chosen by name only */
     const char *extension; /* with the dot; NULL: everything else is text */
     bool makes_tokens;     /* the source holds token numbers, not text */
-    HsStatus (*parse)(const char *name, const char *bytes, size_t size, const struct HsSourceOptions *options,
-                      struct HsCorpus *corpus);
+    HsStatus (*parse)(const HsSourceText *text, const struct HsSourceOptions *options, struct HsCorpus *corpus);
+    /* Where the text, of which more follows, may be cut; notes in it what the parser of the rest needs.  NULL: the
+     * source has one record, and is a text (units.h) or is read whole. */
+    void (*cut)(HsSourceText *text, HsSourceCut *cut);
 } HsSourceKind;
 extern const HsSourceKind hs_source_kinds[]; /* the last is text */
 
@@ -71,9 +97,6 @@ bool hs_source_stays_in_file(const HsSource *source);
 /* The row for a path: by the format where it is not auto, else by the extension in front of .gz or .zst.
  * errors: HS_EFORMAT for a name that says a format that is no text */
 HsStatus hs_source_kind_choose(const char *path, const char *format, const HsSourceKind **kind);
-/* A file's bytes, replaced by what they unpack to where they are compressed; the caller frees them, also after a
- * failure.  errors: HS_EFORMAT for what is damaged or no text, HS_ENOMEM */
-HsStatus hs_source_unpack(const char *name, const HsSourceKind *kind, char **bytes, size_t *size);
 
 typedef struct HsPiece {
     size_t start, length;
@@ -121,27 +144,27 @@ static inline HsSourceOptions hs_source_options(const HsTaskConfig *task)
                               .synthetic_bytes = task->synthetic_tokens };
 }
 
-/* Reads one source and appends its pieces. */
+/* Reads one source whole and appends its pieces. */
 HsStatus hs_source_read(const HsSource *source, const HsSourceOptions *options, HsCorpus *corpus);
 HsStatus hs_corpus_add_text(HsCorpus *corpus, const char *text, size_t length, bool counted, bool ends_document,
                             int64_t line, double nats);
 /* A piece of the tokens that were appended to corpus->tokens from `first` on. */
 HsStatus hs_corpus_add_tokens(HsCorpus *corpus, int64_t first);
+/* Empties it, and keeps its memory. */
+void hs_corpus_clear(HsCorpus *corpus);
 void hs_corpus_deinit(HsCorpus *corpus);
 
-/* Parsers of bytes in memory: `name` stands for the file in messages.  errors: HS_EFORMAT with line or byte offset */
-HsStatus hs_text_parse(const char *name, const char *bytes, size_t size, const HsSourceOptions *options,
-                       HsCorpus *corpus);
-HsStatus hs_jsonl_parse(const char *name, const char *bytes, size_t size, const HsSourceOptions *options,
-                        HsCorpus *corpus);
-HsStatus hs_json_list_parse(const char *name, const char *bytes, size_t size, const HsSourceOptions *options,
-                            HsCorpus *corpus);
-HsStatus hs_csv_parse(const char *name, const char *bytes, size_t size, const HsSourceOptions *options,
-                      HsCorpus *corpus);
-HsStatus hs_tsv_parse(const char *name, const char *bytes, size_t size, const HsSourceOptions *options,
-                      HsCorpus *corpus);
-HsStatus hs_token_file_parse(const char *name, const char *bytes, size_t size, const HsSourceOptions *options,
-                             HsCorpus *corpus);
+/* Parsers of bytes in memory.  errors: HS_EFORMAT with line or byte offset */
+HsStatus hs_text_parse(const HsSourceText *text, const HsSourceOptions *options, HsCorpus *corpus);
+HsStatus hs_jsonl_parse(const HsSourceText *text, const HsSourceOptions *options, HsCorpus *corpus);
+void hs_jsonl_cut(HsSourceText *text, HsSourceCut *cut);
+HsStatus hs_json_list_parse(const HsSourceText *text, const HsSourceOptions *options, HsCorpus *corpus);
+void hs_json_list_cut(HsSourceText *text, HsSourceCut *cut);
+HsStatus hs_csv_parse(const HsSourceText *text, const HsSourceOptions *options, HsCorpus *corpus);
+void hs_csv_cut(HsSourceText *text, HsSourceCut *cut);
+HsStatus hs_tsv_parse(const HsSourceText *text, const HsSourceOptions *options, HsCorpus *corpus);
+void hs_tsv_cut(HsSourceText *text, HsSourceCut *cut);
+HsStatus hs_token_file_parse(const HsSourceText *text, const HsSourceOptions *options, HsCorpus *corpus);
 
 /* Moves *end from where an element of JSON begins to past it: a string, what stands between brackets that belong
  * together, or a word.  false: it does not end within the bytes. */
@@ -152,7 +175,7 @@ bool hs_json_element_end(const char *bytes, size_t size, size_t *end);
 HsStatus hs_jsonl_explain(HsStatus status, const char *place, const char *text, size_t length, bool last);
 
 /* No zero byte, and UTF-8 where the tokenizer needs it.  errors: HS_EFORMAT with the byte's offset */
-HsStatus hs_text_check(const char *name, const char *bytes, size_t size, const HsSourceOptions *options);
+HsStatus hs_text_check(const HsSourceText *text, const HsSourceOptions *options);
 
 /* A document of named fields: text, or prompt and completion. */
 typedef struct HsField {

@@ -101,23 +101,22 @@ HsStatus hs_token_file_decode(const HsTokenRange *range, const char *bytes, int6
     return HS_OK;
 }
 
-HsStatus hs_token_file_parse(const char *name, const char *bytes, size_t size, const HsSourceOptions *options,
-                             HsCorpus *corpus)
+HsStatus hs_token_file_parse(const HsSourceText *text, const HsSourceOptions *options, HsCorpus *corpus)
 {
     size_t offset = 0, token_bytes = 2;
     if (!options->raw16) {
-        HS_TRY(hs_token_file_read_header(name, bytes, size, &token_bytes));
+        HS_TRY(hs_token_file_read_header(text->name, text->bytes, text->size, &token_bytes));
         offset = HS_TOKEN_HEADER_BYTES;
     } else {
-        HS_TRY(hs_token_file_check_raw16(name, size));
+        HS_TRY(hs_token_file_check_raw16(text->name, text->size));
     }
-    size_t count = (size - offset) / token_bytes;
+    size_t count = (text->size - offset) / token_bytes;
     if (count == 0)
         return HS_OK;
     int64_t first = corpus->tokens.count;
     HS_TRY(hs_tokens_reserve(&corpus->tokens, (int64_t)count));
-    const HsTokenRange range = { name, (int64_t)offset, token_bytes, options->vocabulary };
-    HS_TRY(hs_token_file_decode(&range, bytes + offset, (int64_t)count, corpus->tokens.items + first));
+    const HsTokenRange range = { text->name, (int64_t)offset, token_bytes, options->vocabulary };
+    HS_TRY(hs_token_file_decode(&range, text->bytes + offset, (int64_t)count, corpus->tokens.items + first));
     corpus->tokens.count = first + (int64_t)count;
     return hs_corpus_add_tokens(corpus, first);
 }

@@ -1,29 +1,64 @@
 /* SPDX-License-Identifier: MIT
  *
- * Compressed bytes in memory to plain ones.  One file for each outside library: unpack_gzip.c (zlib), unpack_zstd.c.
+ * Compressed bytes to plain ones, as they come.  One file for each outside library: unpack_gzip.c (zlib), unpack_zstd.c.
  *
- * A stream that is cut off or damaged is an error that names the file: what was unpacked up to there is never used.
+ * Streams that follow one another are one text, as the commands gzip and zstd have it.  One that is cut off or damaged
+ * is an error that names the file.
  */
 #ifndef HS_RUNTIME_DATA_SOURCE_UNPACK_H
 #define HS_RUNTIME_DATA_SOURCE_UNPACK_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "kernels/base/status.h"
 
-/* All zero but for `limit` to begin with; the caller frees `bytes`, also after a failure. */
-typedef struct HsUnpacked {
-    char *bytes;
-    size_t size, capacity;
-    size_t limit; /* more bytes than this are refused: a small file may unpack to any size */
-} HsUnpacked;
+typedef struct HsUnpacker HsUnpacker;
 
-/* Streams that follow one another are one text, as the commands gzip and zstd have it.  `name` stands for the file in
- * messages.  errors: HS_EFORMAT (damaged, cut off, over the limit), HS_ENOMEM */
-HsStatus hs_unpack_gzip(const char *name, const char *bytes, size_t size, HsUnpacked *unpacked);
-HsStatus hs_unpack_zstd(const char *name, const char *bytes, size_t size, HsUnpacked *unpacked);
+typedef struct HsUnpackStep {
+    const char *in;
+    size_t in_size;
+    bool in_ended; /* no more follows */
+    char *out;
+    size_t out_size; /* at least 1 */
+    /* out: */
+    size_t taken, made;
+} HsUnpackStep;
 
-/* Makes room for one byte at least behind `size`: what the two above share. */
-HsStatus hs_unpacked_grow(const char *name, HsUnpacked *unpacked);
+typedef struct HsUnpackerKind {
+    HsStatus (*open)(HsUnpacker *unpacker);
+    /* errors: HS_EFORMAT (damaged, cut off), HS_ENOMEM */
+    HsStatus (*run)(HsUnpacker *unpacker, HsUnpackStep *step);
+    void (*close)(HsUnpacker *unpacker);
+} HsUnpackerKind;
+extern const HsUnpackerKind hs_unpacker_gzip, hs_unpacker_zstd;
+
+struct HsUnpacker {
+    const HsUnpackerKind *kind; /* NULL: not open */
+    const char *name;           /* stands for the file in messages; borrowed */
+    void *stream;
+    size_t taken; /* bytes of all input */
+    bool inside;  /* of a stream that has not ended */
+};
+
+static inline HsStatus hs_unpacker_open(HsUnpacker *unpacker, const HsUnpackerKind *kind, const char *name)
+{
+    *unpacker = (HsUnpacker){ .kind = kind, .name = name };
+    return kind->open(unpacker);
+}
+
+/* Unpacks until `out` is full or `in` is used up.  With in_ended and nothing left, nothing made is the end. */
+static inline HsStatus hs_unpacker_run(HsUnpacker *unpacker, HsUnpackStep *step)
+{
+    step->taken = step->made = 0;
+    return unpacker->kind->run(unpacker, step);
+}
+
+static inline void hs_unpacker_close(HsUnpacker *unpacker)
+{
+    if (unpacker->kind)
+        unpacker->kind->close(unpacker);
+    *unpacker = (HsUnpacker){ 0 };
+}
 
 #endif

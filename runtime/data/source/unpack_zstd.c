@@ -9,33 +9,41 @@
 
 #define ZSTD_MEND "it is damaged; copy it again (zstd -t checks it)"
 
-static HsStatus decompress_all(const char *name, ZSTD_DStream *stream, ZSTD_inBuffer *in, HsUnpacked *unpacked)
+static HsStatus zstd_open(HsUnpacker *unpacker)
 {
-    size_t left = 1; /* 0 at the end of a frame */
-    while (left > 0 || in->pos < in->size) {
-        HS_TRY(hs_unpacked_grow(name, unpacked));
-        ZSTD_outBuffer out = { unpacked->bytes, unpacked->capacity, unpacked->size };
-        left = ZSTD_decompressStream(stream, &out, in);
+    unpacker->stream = ZSTD_createDStream();
+    return unpacker->stream ? HS_OK : hs_fail(HS_ENOMEM, "%s: no memory to unpack it", unpacker->name);
+}
+
+static HsStatus zstd_run(HsUnpacker *unpacker, HsUnpackStep *step)
+{
+    const char *const name = unpacker->name;
+    while (step->made < step->out_size && (unpacker->inside || step->taken < step->in_size)) {
+        ZSTD_inBuffer in = { step->in, step->in_size, step->taken };
+        ZSTD_outBuffer out = { step->out, step->out_size, step->made };
+        const size_t left = ZSTD_decompressStream(unpacker->stream, &out, &in); /* 0 at the end of a frame */
         if (ZSTD_getErrorCode(left) == ZSTD_error_memory_allocation)
             return hs_fail(HS_ENOMEM, "%s: no memory to unpack it", name);
         if (ZSTD_isError(left))
-            return hs_fail(HS_EFORMAT, "%s: byte %zu: not zstd data (%s): " ZSTD_MEND, name, in->pos,
-                           ZSTD_getErrorName(left));
-        unpacked->size = out.pos;
-        if (left > 0 && in->pos == in->size && out.pos < out.size)
+            return hs_fail(HS_EFORMAT, "%s: byte %zu: not zstd data (%s): " ZSTD_MEND, name,
+                           unpacker->taken + in.pos - step->taken, ZSTD_getErrorName(left));
+        unpacker->taken += in.pos - step->taken;
+        step->taken = in.pos;
+        step->made = out.pos;
+        unpacker->inside = left > 0;
+        if (left > 0 && in.pos == in.size && out.pos < out.size) {
+            if (!step->in_ended)
+                return HS_OK; /* it waits for more */
             return hs_fail(HS_EFORMAT, "%s: the zstd data ends before its end: the file is cut off; copy it again",
                            name);
+        }
     }
-    return hs_unpacked_grow(name, unpacked); /* the limit, once more */
+    return HS_OK;
 }
 
-HsStatus hs_unpack_zstd(const char *name, const char *bytes, size_t size, HsUnpacked *unpacked)
+static void zstd_close(HsUnpacker *unpacker)
 {
-    ZSTD_DStream *stream = ZSTD_createDStream();
-    if (!stream)
-        return hs_fail(HS_ENOMEM, "%s: no memory to unpack it", name);
-    ZSTD_inBuffer in = { bytes, size, 0 };
-    HsStatus status = decompress_all(name, stream, &in, unpacked);
-    ZSTD_freeDStream(stream);
-    return status;
+    ZSTD_freeDStream(unpacker->stream);
 }
+
+const HsUnpackerKind hs_unpacker_zstd = { zstd_open, zstd_run, zstd_close };

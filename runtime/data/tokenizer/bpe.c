@@ -12,53 +12,19 @@
 #include <string.h>
 
 #include "kernels/base/array.h"
-#include "runtime/data/tokenizer/bpe.h"
-#include "runtime/data/tokenizer/folder.h"
-#include "runtime/io/files.h"
+#include "runtime/data/tokenizer/bpe_encoder.h"
 
-enum { BPE_FILE_MAX_BYTES = 256 << 20, CACHED_PIECE_BYTES = 64, CACHE_ENTRIES = 1 << 17, COUNT_BITS = 8 };
+enum { CACHED_PIECE_BYTES = 64, CACHE_ENTRIES = 1 << 17, COUNT_BITS = 8 };
 
-typedef struct Symbol {
-    int32_t token;
-    int32_t previous, next; /* -1: none */
-} Symbol;
-
-typedef struct Candidate {
-    int64_t rank;
-    int32_t at;          /* the left symbol */
-    int32_t left, right; /* tokens when it was found */
-} Candidate;
-
-/* One encode call's scratch memory. */
-typedef struct Encoder {
-    const HsBpe *bpe;
-    HsTokens *tokens;
-    HsMatcher *matcher;
-    HsBytes normalized;
-    Symbol *symbols;
-    size_t symbol_count, symbol_capacity;
-    Candidate *heap;
-    size_t heap_count, heap_capacity;
-    HsMap cache; /* piece -> its tokens' place in cached: offset << COUNT_BITS | count */
-    HsTokens cached;
-} Encoder;
-
-/* Where the encoder stands in the text. */
-typedef struct Part {
-    Encoder *encoder;
-    const char *text;
-    bool at_start; /* nothing was cut off before text */
-} Part;
-
-static bool precedes(const Candidate *a, const Candidate *b)
+static bool precedes(const HsBpeCandidate *a, const HsBpeCandidate *b)
 {
     return a->rank != b->rank ? a->rank < b->rank : a->at < b->at;
 }
 
-static HsStatus heap_push(Encoder *encoder, Candidate candidate)
+static HsStatus heap_push(HsBpeEncoder *encoder, HsBpeCandidate candidate)
 {
     HS_TRY(hs_array_grow(&encoder->heap, sizeof *encoder->heap, encoder->heap_count + 1, &encoder->heap_capacity));
-    Candidate *heap = encoder->heap;
+    HsBpeCandidate *heap = encoder->heap;
     size_t at = encoder->heap_count++;
     while (at > 0 && precedes(&candidate, &heap[(at - 1) / 2])) {
         heap[at] = heap[(at - 1) / 2];
@@ -68,9 +34,9 @@ static HsStatus heap_push(Encoder *encoder, Candidate candidate)
     return HS_OK;
 }
 
-static Candidate heap_pop(Encoder *encoder)
+static HsBpeCandidate heap_pop(HsBpeEncoder *encoder)
 {
-    Candidate *heap = encoder->heap, top = heap[0], moving = heap[--encoder->heap_count];
+    HsBpeCandidate *heap = encoder->heap, top = heap[0], moving = heap[--encoder->heap_count];
     size_t count = encoder->heap_count, at = 0;
     for (size_t child; (child = 2 * at + 1) < count; at = child) {
         if (child + 1 < count && precedes(&heap[child + 1], &heap[child]))
@@ -84,7 +50,7 @@ static Candidate heap_pop(Encoder *encoder)
 }
 
 /* If symbols[at] and its right neighbour can merge, remember that. */
-static HsStatus consider(Encoder *encoder, int32_t at)
+static HsStatus consider(HsBpeEncoder *encoder, int32_t at)
 {
     if (at < 0 || encoder->symbols[at].next < 0)
         return HS_OK;
@@ -92,14 +58,14 @@ static HsStatus consider(Encoder *encoder, int32_t at)
     int64_t rank;
     if (!hs_map_get(&encoder->bpe->merges, pair, sizeof pair, &rank))
         return HS_OK;
-    return heap_push(encoder, (Candidate){ rank, at, pair[0], pair[1] });
+    return heap_push(encoder, (HsBpeCandidate){ rank, at, pair[0], pair[1] });
 }
 
 /* Whether the candidate's pair is still there.  Where a neighbour has changed, another pair that becomes the same token
  * takes its place, at the old rank, as in the library that writes tokenizer.json. */
-static bool is_current(const HsBpe *bpe, const Symbol *symbols, const Candidate *candidate)
+static bool is_current(const HsBpe *bpe, const HsBpeSymbol *symbols, const HsBpeCandidate *candidate)
 {
-    const Symbol *left = &symbols[candidate->at];
+    const HsBpeSymbol *left = &symbols[candidate->at];
     if (left->token < 0 || left->next < 0)
         return false;
     int32_t pair[2] = { left->token, symbols[left->next].token };
@@ -110,17 +76,17 @@ static bool is_current(const HsBpe *bpe, const Symbol *symbols, const Candidate 
 }
 
 /* Merge what can be merged, best first.  A symbol that was swallowed has token -1. */
-static HsStatus merge_symbols(Encoder *encoder)
+static HsStatus merge_symbols(HsBpeEncoder *encoder)
 {
-    Symbol *symbols = encoder->symbols;
+    HsBpeSymbol *symbols = encoder->symbols;
     encoder->heap_count = 0;
     for (size_t i = 0; i + 1 < encoder->symbol_count; i++)
         HS_TRY(consider(encoder, (int32_t)i));
     while (encoder->heap_count > 0) {
-        Candidate best = heap_pop(encoder);
+        HsBpeCandidate best = heap_pop(encoder);
         if (!is_current(encoder->bpe, symbols, &best))
             continue;
-        Symbol *left = &symbols[best.at], *right = &symbols[left->next];
+        HsBpeSymbol *left = &symbols[best.at], *right = &symbols[left->next];
         left->token = encoder->bpe->merged[best.rank];
         left->next = right->next;
         right->token = -1;
@@ -132,10 +98,10 @@ static HsStatus merge_symbols(Encoder *encoder)
     return HS_OK;
 }
 
-static void add_symbol(Encoder *encoder, int32_t token)
+static void add_symbol(HsBpeEncoder *encoder, int32_t token)
 {
     int32_t at = (int32_t)encoder->symbol_count++;
-    encoder->symbols[at] = (Symbol){ token, at - 1, -1 };
+    encoder->symbols[at] = (HsBpeSymbol){ token, at - 1, -1 };
     if (at > 0)
         encoder->symbols[at - 1].next = at;
 }
@@ -156,7 +122,7 @@ static HsStatus fail_unit(uint32_t unit, bool byte_level)
 }
 
 /* A unit without a token: the tokens of its bytes, all or none. */
-static bool add_fallback(Encoder *encoder, const char *text, size_t length)
+static bool add_fallback(HsBpeEncoder *encoder, const char *text, size_t length)
 {
     const int32_t *fallback = encoder->bpe->fallback;
     for (size_t i = 0; i < length; i++)
@@ -169,7 +135,7 @@ static bool add_fallback(Encoder *encoder, const char *text, size_t length)
 
 /* The piece's units as symbols.  Unknown ones wait, so that fuse_unk can make one of several; bytes of byte_fallback do
  * not end that wait, as in the library that writes tokenizer.json. */
-static HsStatus make_symbols(Encoder *encoder, const char *piece, size_t length)
+static HsStatus make_symbols(HsBpeEncoder *encoder, const char *piece, size_t length)
 {
     const HsBpe *bpe = encoder->bpe;
     if (length > INT32_MAX / 2)
@@ -210,7 +176,7 @@ static HsStatus make_symbols(Encoder *encoder, const char *piece, size_t length)
     return HS_OK;
 }
 
-static HsStatus encode_new_piece(Encoder *encoder, const char *piece, size_t length)
+static HsStatus encode_new_piece(HsBpeEncoder *encoder, const char *piece, size_t length)
 {
     HsTokens *tokens = encoder->tokens;
     HS_TRY(make_symbols(encoder, piece, length));
@@ -222,7 +188,7 @@ static HsStatus encode_new_piece(Encoder *encoder, const char *piece, size_t len
 }
 
 /* Through the cache where the piece is short. */
-static HsStatus encode_cached(Encoder *encoder, const char *piece, size_t length)
+static HsStatus encode_cached(HsBpeEncoder *encoder, const char *piece, size_t length)
 {
     HsTokens *tokens = encoder->tokens, *cached = &encoder->cached;
     if (length > CACHED_PIECE_BYTES)
@@ -265,10 +231,9 @@ static size_t find_cut(const HsBpe *bpe, const char *piece, size_t length, size_
     return length;
 }
 
-/* HsPieceFunction */
-static HsStatus encode_piece(void *context, const char *piece, size_t length)
+HsStatus hs_bpe_encode_piece(void *context, const char *piece, size_t length)
 {
-    Encoder *encoder = context;
+    HsBpeEncoder *encoder = context;
     const HsBpe *bpe = encoder->bpe;
     int64_t whole;
     if (bpe->ignore_merges && hs_map_get(&bpe->whole_pieces, piece, length, &whole)) {
@@ -283,174 +248,59 @@ static HsStatus encode_piece(void *context, const char *piece, size_t length)
     return length > CACHED_PIECE_BYTES ? HS_OK : encode_cached(encoder, piece, length);
 }
 
-static HsStatus emit(Encoder *encoder, const HsBpeAdded *added)
+HsStatus hs_bpe_emit(HsBpeEncoder *encoder, const HsBpeAdded *added)
 {
     HS_TRY(hs_tokens_reserve(encoder->tokens, 1));
     encoder->tokens->items[encoder->tokens->count++] = added->id;
     return HS_OK;
 }
 
+/* Where the encoder stands in the text. */
+typedef struct Part {
+    HsBpeEncoder *encoder;
+    const char *text;
+    bool at_start; /* nothing was cut off before text */
+} Part;
+
 /* HsBpePartFunction on normalized text. */
 static HsStatus encode_normalized(void *context, const HsBpeAdded *added, size_t begin, size_t end)
 {
     const Part *part = context;
-    Encoder *encoder = part->encoder;
+    HsBpeEncoder *encoder = part->encoder;
     if (added)
-        return emit(encoder, added);
+        return hs_bpe_emit(encoder, added);
     return hs_pretokenizer_split(encoder->bpe->pretokenizer, encoder->matcher, part->text + begin, end - begin,
-                                 part->at_start && begin == 0, encode_piece, encoder);
+                                 part->at_start && begin == 0, hs_bpe_encode_piece, encoder);
+}
+
+HsStatus hs_bpe_encode_run(HsBpeEncoder *encoder, const char *text, size_t length, bool at_start)
+{
+    const HsBpe *bpe = encoder->bpe;
+    if (bpe->normalizer) {
+        HS_TRY(hs_normalizer_apply(bpe->normalizer, encoder->matcher, text, length, &encoder->normalized));
+        text = encoder->normalized.items;
+        length = encoder->normalized.count;
+    }
+    Part part = { encoder, text, at_start };
+    return hs_bpe_cut_added(bpe, true, encoder->matcher, text, length, length, encode_normalized, &part);
 }
 
 /* HsBpePartFunction on the text as given. */
 static HsStatus encode_given(void *context, const HsBpeAdded *added, size_t begin, size_t end)
 {
     const Part *given = context;
-    Encoder *encoder = given->encoder;
-    const HsBpe *bpe = encoder->bpe;
-    if (added)
-        return emit(encoder, added);
-    const char *text = given->text + begin;
-    size_t length = end - begin;
-    if (bpe->normalizer) {
-        HS_TRY(hs_normalizer_apply(bpe->normalizer, encoder->matcher, text, length, &encoder->normalized));
-        text = encoder->normalized.items;
-        length = encoder->normalized.count;
-    }
-    Part part = { encoder, text, begin == 0 };
-    return hs_bpe_cut_added(bpe, true, encoder->matcher, text, length, encode_normalized, &part);
+    return added ? hs_bpe_emit(given->encoder, added)
+                 : hs_bpe_encode_run(given->encoder, given->text + begin, end - begin, begin == 0);
 }
 
-static HsStatus bpe_encode(const HsTokenizer *tokenizer, const char *text, size_t length, HsTokens *tokens)
+HsStatus hs_bpe_encode_text(HsBpeEncoder *encoder, const char *text, size_t length, HsTokens *tokens)
 {
-    const HsBpe *bpe = tokenizer->state;
-    Encoder encoder = { .bpe = bpe, .tokens = tokens };
-    int64_t before = tokens->count;
-    Part part = { &encoder, text, true };
-    HsStatus status = hs_matcher_create(bpe->budget, length, &encoder.matcher);
-    if (status == HS_OK)
-        status = hs_bpe_cut_added(bpe, false, encoder.matcher, text, length, encode_given, &part);
+    const int64_t before = tokens->count;
+    Part part = { encoder, text, true };
+    encoder->tokens = tokens;
+    HsStatus status =
+        hs_bpe_cut_added(encoder->bpe, false, encoder->matcher, text, length, length, encode_given, &part);
     if (status != HS_OK)
         tokens->count = before; /* all or nothing */
-    hs_matcher_destroy(encoder.matcher);
-    hs_bytes_deinit(&encoder.normalized);
-    free(encoder.symbols);
-    free(encoder.heap);
-    hs_map_deinit(&encoder.cache);
-    hs_tokens_deinit(&encoder.cached);
     return status;
 }
-
-static HsStatus bpe_decode(const HsTokenizer *tokenizer, const int32_t *tokens, int64_t count, HsBytes *text)
-{
-    const HsBpe *bpe = tokenizer->state;
-    if (hs_detokenizer_is_joining(bpe->detokenizer))
-        return hs_tokenizer_join(tokenizer, tokens, count, text);
-    HsStrings strings = { 0 };
-    HsMatcher *matcher = NULL;
-    HsStatus status = HS_OK;
-    for (int64_t i = 0; i < count && status == HS_OK; i++) {
-        if (tokens[i] < 0 || tokens[i] >= tokenizer->vocabulary || !bpe->tokens[tokens[i]].used)
-            continue; /* stands for nothing */
-        const HsBpeToken *token = &bpe->tokens[tokens[i]];
-        status = hs_strings_append(&strings, bpe->pool + token->written_offset, token->written_length);
-    }
-    if (status == HS_OK)
-        status = hs_matcher_create(bpe->budget, strings.bytes.count, &matcher);
-    if (status == HS_OK)
-        status = hs_detokenizer_run(bpe->detokenizer, matcher, &strings);
-    if (status == HS_OK)
-        status = hs_bytes_append(text, strings.bytes.items, strings.bytes.count);
-    hs_matcher_destroy(matcher);
-    hs_strings_deinit(&strings);
-    return status;
-}
-
-/* The token that ends a document, as the folder names it. */
-static void take_end_of_text(HsTokenizer *tokenizer, const HsTokenizerFolder *folder)
-{
-    const char *fallback;
-    const char *end = hs_token_content(hs_tokenizer_folder_role(folder, "eos_token", &fallback));
-    end = end ? end : fallback;
-    if (end)
-        (void)hs_tokenizer_set_end_of_text(tokenizer, end); /* one without a token is none */
-    else if (folder->end_id >= 0 && folder->end_id < tokenizer->vocabulary)
-        tokenizer->end_of_text = (int32_t)folder->end_id;
-}
-
-/* Parts that a class makes anew must still be ones that the library knows: it reads them first. */
-static HsStatus check_own_parts(const char *path, const HsJson *root)
-{
-    HsNormalizer *normalizer = NULL;
-    HsPretokenizer *pretokenizer = NULL;
-    HsDetokenizer *detokenizer = NULL;
-    HsStatus status = hs_normalizer_create(path, hs_json_get(root, "normalizer"), &normalizer);
-    if (status == HS_OK)
-        status = hs_pretokenizer_create(path, hs_json_get(root, "pre_tokenizer"), &pretokenizer);
-    if (status == HS_OK)
-        status = hs_detokenizer_create(path, hs_json_get(root, "decoder"), hs_pretokenizer_is_byte_level(pretokenizer),
-                                       &detokenizer);
-    hs_normalizer_destroy(normalizer);
-    hs_pretokenizer_destroy(pretokenizer);
-    hs_detokenizer_destroy(detokenizer);
-    return status;
-}
-
-/* With what stands next to it, where it has the name under which transformers looks for it. */
-HsStatus hs_bpe_parse_in_folder(HsTokenizer *tokenizer, const char *path, HsJson *root, const char *text, size_t length)
-{
-    static const char file_name[] = "tokenizer.json";
-    const char *const slash = strrchr(path, '/');
-    HsTokenizerFolder folder;
-    bool changed = false;
-    if (strcmp(slash ? slash + 1 : path, file_name) != 0)
-        return hs_bpe_parse(tokenizer, path, root, text, length);
-    HS_TRY(hs_tokenizer_folder_open(path, text, &folder));
-    HsStatus status = hs_tokenizer_class_rebuilds(folder.class) ? check_own_parts(path, root) : HS_OK;
-    if (status == HS_OK)
-        status = hs_tokenizer_folder_apply(&folder, root, &changed);
-    char *const made = status == HS_OK && changed ? hs_json_write(root, true) : NULL;
-    if (status == HS_OK && changed && !made)
-        status = hs_fail(HS_ENOMEM, "%s: out of memory", path);
-    if (status == HS_OK)
-        status = hs_bpe_parse(tokenizer, path, root, made ? made : text, made ? strlen(made) : length);
-    if (status == HS_OK)
-        take_end_of_text(tokenizer, &folder);
-    free(made);
-    hs_tokenizer_folder_close(&folder);
-    return status;
-}
-
-static HsStatus bpe_create(HsTokenizer *tokenizer, const char *path, const char *text, size_t length)
-{
-    (void)text, (void)length;
-    if (!path)
-        return hs_fail(HS_ECONFIG, "tokenizer.kind: bpe needs tokenizer.path, a Hugging Face tokenizer.json");
-    char *json;
-    size_t json_length;
-    HsJson *root = NULL;
-    HS_TRY(hs_read_file(path, BPE_FILE_MAX_BYTES, &json, &json_length));
-    HsStatus status = hs_json_parse(path, json, json_length, &root);
-    if (status == HS_OK && !hs_json_get(root, "model"))
-        status = hs_fail(HS_EFORMAT, "%s: not a Hugging Face tokenizer.json: member `model` is missing", path);
-    if (status == HS_OK)
-        status = hs_bpe_parse_in_folder(tokenizer, path, root, json, json_length);
-    hs_json_destroy(root);
-    free(json);
-    return status;
-}
-
-static HsStatus bpe_write(const HsTokenizer *tokenizer, FILE *stream)
-{
-    const HsBpe *bpe = tokenizer->state;
-    fwrite(bpe->source, 1, bpe->source_length, stream); /* the caller looks at ferror */
-    return HS_OK;
-}
-
-static const char *bpe_bytes(const HsTokenizer *tokenizer, int32_t token, size_t *length)
-{
-    return hs_bpe_token_bytes(tokenizer->state, token, length);
-}
-
-const HsTokenizerKind hs_tokenizer_bpe = {
-    "bpe", bpe_create, hs_bpe_parse, bpe_write, bpe_encode, bpe_decode, bpe_bytes, hs_bpe_destroy,
-};

@@ -39,6 +39,7 @@ typedef struct HsBpeTrie {
     } * nodes;
     size_t count, capacity;
     int32_t first[256]; /* node of a first byte; -1: none */
+    size_t longest;     /* bytes */
 } HsBpeTrie;
 
 typedef struct HsBpe {
@@ -128,8 +129,9 @@ HsStatus hs_bpe_load_added(HsBpeLoading *loading, const HsJson *list);
 HsStatus hs_bpe_load_around(HsBpeLoading *loading, const HsJson *node);
 /* A part of the text: an added token, or (NULL) what lies between two. */
 typedef HsStatus HsBpePartFunction(void *context, const HsBpeAdded *added, size_t begin, size_t end);
-/* Hand every part to `take`, in order.  normalized: which of the tokens are looked for. */
+/* Hand every part to `take`, in order.  normalized: which of the tokens are looked for.  limit: tokens that begin in
+ * front of it are, which may end behind it; where none does, the last part ends there. */
 HsStatus hs_bpe_cut_added(const HsBpe *bpe, bool normalized, HsMatcher *matcher, const char *text, size_t length,
-                          HsBpePartFunction *take, void *context);
+                          size_t limit, HsBpePartFunction *take, void *context);
 
 #endif

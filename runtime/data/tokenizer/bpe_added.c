@@ -113,15 +113,15 @@ static bool is_space(const char *text, size_t length, size_t *size)
 }
 
 HsStatus hs_bpe_cut_added(const HsBpe *bpe, bool normalized, HsMatcher *matcher, const char *text, size_t length,
-                          HsBpePartFunction *take, void *context)
+                          size_t limit, HsBpePartFunction *take, void *context)
 {
     const HsBpeTrie *trie = &bpe->tries[normalized];
     size_t begun = 0, spaces_end = 0, size; /* spaces_end: how far white space was followed already */
     int32_t index = 0;
-    for (size_t at = 0, next; trie->count > 0 && at < length; at = next) {
-        while (at < length && trie->first[(unsigned char)text[at]] < 0)
+    for (size_t at = 0, next; trie->count > 0 && at < limit; at = next) {
+        while (at < limit && trie->first[(unsigned char)text[at]] < 0)
             at++;
-        if (at == length)
+        if (at == limit)
             break;
         size_t found = find_longest(trie, text + at, length - at, &index);
         next = at + (found > 0 ? found : 1);
@@ -152,7 +152,7 @@ HsStatus hs_bpe_cut_added(const HsBpe *bpe, bool normalized, HsMatcher *matcher,
             HS_TRY(take(context, added, begin, end));
         begun = end;
     }
-    return begun < length ? take(context, NULL, begun, length) : HS_OK;
+    return begun < limit ? take(context, NULL, begun, limit) : HS_OK;
 }
 
 /* If merges can make a token of the vocabulary from other bytes than it has as an added one, its id means two things.
@@ -220,6 +220,8 @@ static HsStatus insert_content(HsBpeLoading *loading, const char *content, bool 
                          loading->name, content, bytes.count, ADDED_MAX_BYTES);
     if (status == HS_OK)
         status = insert(loading, &bpe->tries[normalized], bytes.items, bytes.count, index);
+    if (status == HS_OK && bytes.count > bpe->tries[normalized].longest)
+        bpe->tries[normalized].longest = bytes.count;
     if (status == HS_OK && normalized)
         status = set_written(bpe, bpe->added[index].id, &bytes);
     hs_bytes_deinit(&bytes);

@@ -28,8 +28,10 @@ static HsStatus byte_write(const HsTokenizer *tokenizer, FILE *stream)
     return HS_OK;
 }
 
-static HsStatus byte_encode(const HsTokenizer *tokenizer, const char *text, size_t length, HsTokens *tokens)
+static HsStatus byte_encode(const HsTokenizer *tokenizer, const char *text, size_t length, size_t offset,
+                            HsTokens *tokens)
 {
+    (void)offset;
     (void)tokenizer;
     HS_TRY(hs_tokens_reserve(tokens, (int64_t)length));
     for (size_t i = 0; i < length; i++)
@@ -59,5 +61,11 @@ static void byte_destroy(HsTokenizer *tokenizer)
 }
 
 const HsTokenizerKind hs_tokenizer_byte = {
-    "byte", byte_create, byte_parse, byte_write, byte_encode, NULL, byte_bytes, byte_destroy,
+    .name = "byte",
+    .create = byte_create,
+    .parse = byte_parse,
+    .write = byte_write,
+    .encode = byte_encode,
+    .bytes = byte_bytes,
+    .destroy = byte_destroy,
 };

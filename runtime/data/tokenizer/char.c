@@ -47,11 +47,11 @@ static HsStatus build(HsTokenizer *tokenizer, const uint8_t *present)
     return HS_OK;
 }
 
-static HsStatus not_utf8(const char *text, size_t at)
+static HsStatus not_utf8(const char *text, size_t at, size_t offset)
 {
     return hs_fail(HS_EFORMAT,
-                   "byte %zu (0x%02X) is not UTF-8; tokenizer.kind: char needs UTF-8 text, byte takes anything", at,
-                   (unsigned char)text[at]);
+                   "byte %zu (0x%02X) is not UTF-8; tokenizer.kind: char needs UTF-8 text, byte takes anything",
+                   offset + at, (unsigned char)text[at]);
 }
 
 static HsStatus char_create(HsTokenizer *tokenizer, const char *path, const char *text, size_t length)
@@ -67,7 +67,7 @@ static HsStatus char_create(HsTokenizer *tokenizer, const char *path, const char
         uint32_t c = 0;
         size_t size = hs_utf8_decode(text + at, length - at, &c);
         if (size == 0)
-            status = not_utf8(text, at);
+            status = not_utf8(text, at, 0);
         else
             present[c / 8] |= (uint8_t)(1u << (c % 8));
         at += size;
@@ -135,7 +135,8 @@ static int32_t find(const Characters *state, uint32_t code_point)
     return low < state->count && state->characters[low].code_point == code_point ? low : -1;
 }
 
-static HsStatus char_encode(const HsTokenizer *tokenizer, const char *text, size_t length, HsTokens *tokens)
+static HsStatus char_encode(const HsTokenizer *tokenizer, const char *text, size_t length, size_t offset,
+                            HsTokens *tokens)
 {
     const Characters *state = tokenizer->state;
     HS_TRY(hs_tokens_reserve(tokens, (int64_t)length));
@@ -147,11 +148,11 @@ static HsStatus char_encode(const HsTokenizer *tokenizer, const char *text, size
         if (token < 0) {
             tokens->count = before; /* all or nothing */
             if (size == 0)
-                return not_utf8(text, at);
+                return not_utf8(text, at, offset);
             bool shown = c >= 0x20 && c != 0x7F;
             return hs_fail(HS_EFORMAT, "byte %zu: character U+%04X%s%.*s%s is not among the tokenizer's %d characters",
-                           at, (unsigned)c, shown ? " '" : "", shown ? (int)size : 0, text + at, shown ? "'" : "",
-                           state->count);
+                           offset + at, (unsigned)c, shown ? " '" : "", shown ? (int)size : 0, text + at,
+                           shown ? "'" : "", state->count);
         }
         tokens->items[tokens->count++] = token;
         at += size;
@@ -172,5 +173,11 @@ static void char_destroy(HsTokenizer *tokenizer)
 }
 
 const HsTokenizerKind hs_tokenizer_char = {
-    "char", char_create, char_parse, char_write, char_encode, NULL, char_bytes, char_destroy,
+    .name = "char",
+    .create = char_create,
+    .parse = char_parse,
+    .write = char_write,
+    .encode = char_encode,
+    .bytes = char_bytes,
+    .destroy = char_destroy,
 };

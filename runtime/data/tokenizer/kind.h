@@ -16,11 +16,18 @@ typedef struct HsTokenizerKind {
     /* Make `state` from a parsed file; `text` is the file itself. */
     HsStatus (*parse)(HsTokenizer *tokenizer, const char *name, const HsJson *root, const char *text, size_t length);
     HsStatus (*write)(const HsTokenizer *tokenizer, FILE *stream);
-    HsStatus (*encode)(const HsTokenizer *tokenizer, const char *text, size_t length, HsTokens *tokens);
+    /* offset: of the text in what messages count bytes of */
+    HsStatus (*encode)(const HsTokenizer *tokenizer, const char *text, size_t length, size_t offset, HsTokens *tokens);
     /* NULL: the tokens' bytes one after another. */
     HsStatus (*decode)(const HsTokenizer *tokenizer, const int32_t *tokens, int64_t count, HsBytes *text);
     const char *(*bytes)(const HsTokenizer *tokenizer, int32_t token, size_t *length);
     void (*destroy)(HsTokenizer *tokenizer); /* a state half made, or NULL, too */
+    /* Of sessions; NULL, all: encode needs no scratch, and a text may be cut between any two characters. */
+    HsStatus (*open)(const HsTokenizer *tokenizer, void **scratch);
+    void (*close)(void *scratch); /* NULL too */
+    HsStatus (*encode_more)(void *scratch, const char *text, size_t length, HsTokens *tokens);
+    bool (*takes_parts)(const HsTokenizer *tokenizer);
+    HsStatus (*encode_part)(void *scratch, const HsTextPart *part, HsTokens *tokens, size_t *used);
 } HsTokenizerKind;
 
 enum { HS_AROUND_MOST = 8 };
@@ -45,6 +52,8 @@ extern const HsTokenizerKind hs_tokenizer_byte, hs_tokenizer_char, hs_tokenizer_
 
 #define HS_END_OF_TEXT "<|endoftext|>"
 
+/* The tokens from `from` on have rows of the model.  errors: HS_EFORMAT */
+HsStatus hs_tokenizer_check_rows(const HsTokenizer *tokenizer, const HsTokens *tokens, int64_t from);
 /* Appends the tokens' bytes one after another. */
 HsStatus hs_tokenizer_join(const HsTokenizer *tokenizer, const int32_t *tokens, int64_t count, HsBytes *text);
 

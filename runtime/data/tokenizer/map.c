@@ -76,6 +76,13 @@ bool hs_map_get(const HsMap *map, const void *key, size_t length, int64_t *value
     return true;
 }
 
+void hs_map_clear(HsMap *map)
+{
+    if (map->slot_count > 0)
+        memset(map->slots, 0, map->slot_count * sizeof *map->slots);
+    map->count = map->pool_used = 0;
+}
+
 void hs_map_deinit(HsMap *map)
 {
     free(map->slots);

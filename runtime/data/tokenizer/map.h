@@ -37,6 +37,8 @@ static inline const char *hs_map_key(const HsMap *map, size_t i, size_t *length)
     *length = map->entries[i].key_length;
     return (const char *)map->pool + map->entries[i].key_offset;
 }
+/* Empties it, and keeps its memory. */
+void hs_map_clear(HsMap *map);
 void hs_map_deinit(HsMap *map);
 
 #endif

@@ -198,3 +198,11 @@ void hs_normalizer_destroy(HsNormalizer *normalizer)
     }
     free(normalizer);
 }
+
+bool hs_normalizer_keeps_lines(const HsNormalizer *normalizer)
+{
+    for (int i = 0; i < normalizer->count; i++)
+        if (normalizer->steps[i].apply != apply_form || normalizer->steps[i].form != HS_NFC)
+            return false;
+    return true;
+}

@@ -19,4 +19,7 @@ void hs_normalizer_destroy(HsNormalizer *normalizer);
 HsStatus hs_normalizer_apply(const HsNormalizer *normalizer, HsMatcher *matcher, const char *text, size_t length,
                              HsBytes *out);
 
+/* Whether lines can be normalized one by one: NFC alone, under which no character becomes a line feed, or part of one. */
+bool hs_normalizer_keeps_lines(const HsNormalizer *normalizer);
+
 #endif

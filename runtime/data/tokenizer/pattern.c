@@ -33,7 +33,8 @@ struct HsPattern {
     int (*match)(const pcre2_code *, PCRE2_SPTR, PCRE2_SIZE, PCRE2_SIZE, uint32_t, pcre2_match_data *,
                  pcre2_match_context *);
     bool as_written; /* no stand-ins */
-    char *literal;   /* NULL: an expression */
+    bool looks_back;
+    char *literal; /* NULL: an expression */
     size_t literal_length;
     char *where;
 };
@@ -71,6 +72,28 @@ static HsStatus allocate(const char *where, HsPattern **pattern)
     return hs_fail(HS_ENOMEM, "%s: out of memory", where);
 }
 
+/* ^ outside of a class looks at the character before it; PCRE2 counts it as no lookbehind. */
+static bool begins_lines(const char *expression)
+{
+    bool in_class = false;
+    for (const char *at = expression; *at; at++) {
+        if (*at == '\\' && at[1] != '\0') {
+            at++;
+            if (*at == 'G' || *at == 'K')
+                return true;
+        } else if (*at == '[' && !in_class) {
+            in_class = true;
+            at += at[1] == '^';
+            at += at[1] == ']';
+        } else if (*at == ']') {
+            in_class = false;
+        } else if (*at == '^' && !in_class) {
+            return true;
+        }
+    }
+    return false;
+}
+
 static HsStatus compile(HsPattern *pattern, const char *expression)
 {
     int error;
@@ -86,8 +109,10 @@ static HsStatus compile(HsPattern *pattern, const char *expression)
         return hs_fail(HS_EUNSUPPORTED, "%s: %s at character %zu of the expression", pattern->where,
                        (const char *)message, offset);
     }
-    uint32_t matches_empty = 0;
+    uint32_t matches_empty = 0, lookbehind = 0;
     pcre2_pattern_info(alone, PCRE2_INFO_MATCHEMPTY, &matches_empty);
+    pcre2_pattern_info(alone, PCRE2_INFO_MAXLOOKBEHIND, &lookbehind);
+    pattern->looks_back = lookbehind > 0 || begins_lines(expression);
     pcre2_code_free(alone);
     if (matches_empty)
         return hs_fail(HS_EUNSUPPORTED, "%s: an expression that can match nothing is not supported", pattern->where);
@@ -102,7 +127,8 @@ static HsStatus compile(HsPattern *pattern, const char *expression)
                    ? hs_fail(HS_ENOMEM, "%s: out of memory", pattern->where)
                    : hs_fail(HS_EUNSUPPORTED, "%s: the expression is too large", pattern->where);
     /* Where the machine has no JIT the interpreter gives the same matches, only later. */
-    pattern->match = pcre2_jit_compile(pattern->code, PCRE2_JIT_COMPLETE) == 0 ? pcre2_jit_match : pcre2_match;
+    const bool compiled = pcre2_jit_compile(pattern->code, PCRE2_JIT_COMPLETE | PCRE2_JIT_PARTIAL_HARD) == 0;
+    pattern->match = compiled ? pcre2_jit_match : pcre2_match;
     return HS_OK;
 }
 
@@ -188,6 +214,13 @@ void hs_pattern_budget_destroy(HsPatternBudget *budget)
     free(budget);
 }
 
+static void begin(HsMatcher *matcher, size_t text_length)
+{
+    matcher->began_ns = clock_ns(CLOCK_THREAD_CPUTIME_ID);
+    matcher->began_wall_ns = clock_ns(CLOCK_MONOTONIC);
+    atomic_fetch_add(&matcher->budget->left_ns, BUDGET_CALL_NS + (int64_t)text_length * BUDGET_BYTE_NS);
+}
+
 HsStatus hs_matcher_create(HsPatternBudget *budget, size_t text_length, HsMatcher **matcher)
 {
     HsMatcher *made = calloc(1, sizeof *made);
@@ -205,10 +238,14 @@ HsStatus hs_matcher_create(HsPatternBudget *budget, size_t text_length, HsMatche
     pcre2_jit_stack_assign(made->context, NULL, made->jit_stack);
     pcre2_set_match_limit(made->context, FIRST_STEPS);
     made->budget = budget;
-    made->began_ns = clock_ns(CLOCK_THREAD_CPUTIME_ID);
-    made->began_wall_ns = clock_ns(CLOCK_MONOTONIC);
-    atomic_fetch_add(&budget->left_ns, BUDGET_CALL_NS + (int64_t)text_length * BUDGET_BYTE_NS);
+    begin(made, text_length);
     return HS_OK;
+}
+
+void hs_matcher_begin(HsMatcher *matcher, size_t text_length)
+{
+    atomic_fetch_sub(&matcher->budget->left_ns, clock_ns(CLOCK_THREAD_CPUTIME_ID) - matcher->began_ns);
+    begin(matcher, text_length);
 }
 
 void hs_matcher_destroy(HsMatcher *matcher)
@@ -259,28 +296,56 @@ static HsStatus next_literal(const HsPattern *pattern, const char *text, size_t 
     return HS_OK;
 }
 
-HsStatus hs_matcher_next(HsMatcher *matcher, const HsPattern *pattern, const char *text, size_t length, size_t from,
-                         size_t *end, bool *is_match)
+/* PCRE2's result for the place `from`, with as many steps as the budget allows; *result: PCRE2_ERROR_PARTIAL too, where
+ * the options ask for it. */
+static HsStatus run_pattern(HsMatcher *matcher, const HsPattern *pattern, const char *text, size_t length, size_t from,
+                            uint32_t options, int *result)
 {
-    if (pattern->literal)
-        return next_literal(pattern, text, length, from, end, is_match);
     if (++matcher->matches % CLOCK_EVERY == 0)
         HS_TRY(check_budget(matcher, pattern));
     uint32_t steps = FIRST_STEPS;
-    int result;
-    while ((result = pattern->match(pattern->code, (PCRE2_SPTR)text, length, from, PCRE2_NO_UTF_CHECK, matcher->match,
-                                    matcher->context)) == PCRE2_ERROR_MATCHLIMIT &&
+    while ((*result = pattern->match(pattern->code, (PCRE2_SPTR)text, length, from, PCRE2_NO_UTF_CHECK | options,
+                                     matcher->match, matcher->context)) == PCRE2_ERROR_MATCHLIMIT &&
            steps < MOST_STEPS) {
         HS_TRY(check_budget(matcher, pattern));
         pcre2_set_match_limit(matcher->context, steps *= STEPS_FACTOR);
     }
     if (steps != FIRST_STEPS)
         pcre2_set_match_limit(matcher->context, FIRST_STEPS);
-    if (result < 0)
-        return fail_match(pattern, result);
+    return *result < 0 && *result != PCRE2_ERROR_PARTIAL ? fail_match(pattern, *result) : HS_OK;
+}
+
+HsStatus hs_matcher_next(HsMatcher *matcher, const HsPattern *pattern, const char *text, size_t length, size_t from,
+                         size_t *end, bool *is_match)
+{
+    int result;
+    if (pattern->literal)
+        return next_literal(pattern, text, length, from, end, is_match);
+    HS_TRY(run_pattern(matcher, pattern, text, length, from, 0, &result));
     *end = pcre2_get_ovector_pointer(matcher->match)[1];
     *is_match = pcre2_get_mark(matcher->match) == NULL;
     return HS_OK;
+}
+
+HsStatus hs_matcher_next_open(HsMatcher *matcher, const HsPattern *pattern, const char *text, size_t length,
+                              size_t from, size_t *end, bool *decided)
+{
+    int result;
+    if (pattern->literal) {
+        bool is_match;
+        HS_TRY(next_literal(pattern, text, length, from, end, &is_match));
+        *decided = *end < length;
+        return HS_OK;
+    }
+    HS_TRY(run_pattern(matcher, pattern, text, length, from, PCRE2_PARTIAL_HARD, &result));
+    *decided = result != PCRE2_ERROR_PARTIAL;
+    *end = *decided ? pcre2_get_ovector_pointer(matcher->match)[1] : length;
+    return HS_OK;
+}
+
+bool hs_pattern_looks_back(const HsPattern *pattern)
+{
+    return pattern->looks_back;
 }
 
 static HsStatus replace_run(HsMatcher *matcher, const HsPattern *pattern, const char *text, size_t length,

@@ -60,6 +60,14 @@ void hs_matcher_destroy(HsMatcher *matcher);
  * errors: HS_EUNSUPPORTED when the budget is spent, naming the pattern's place */
 HsStatus hs_matcher_next(HsMatcher *matcher, const HsPattern *pattern, const char *text, size_t length, size_t from,
                          size_t *end, bool *is_match);
+/* The same in a text of which more follows: *decided false where that could change the match or gap, which reaches the
+ * end, or looks there. */
+HsStatus hs_matcher_next_open(HsMatcher *matcher, const HsPattern *pattern, const char *text, size_t length,
+                              size_t from, size_t *end, bool *decided);
+/* Whether what it matches may depend on the text before it. */
+bool hs_pattern_looks_back(const HsPattern *pattern);
+/* One more text for the matcher, as if it had been created for it. */
+void hs_matcher_begin(HsMatcher *matcher, size_t text_length);
 /* text[length] with every match replaced by content -> appended to out.  Bytes that are not UTF-8 pass unchanged. */
 HsStatus hs_matcher_replace(HsMatcher *matcher, const HsPattern *pattern, const char *text, size_t length,
                             const char *content, HsBytes *out);

@@ -174,6 +174,74 @@ HsStatus hs_pretokenizer_split(const HsPretokenizer *pretokenizer, HsMatcher *ma
     return HS_OK;
 }
 
+static bool only_cuts(const HsStage *stage)
+{
+    return stage->prefix == HS_PREFIX_NEVER && !stage->replace_spaces &&
+           (!stage->pattern || (stage->behavior == HS_SPLIT_ISOLATED && !hs_pattern_looks_back(stage->pattern)));
+}
+
+bool hs_pretokenizer_takes_parts(const HsPretokenizer *pretokenizer)
+{
+    for (int i = 0; i < pretokenizer->stage_count && only_cuts(&pretokenizer->stages[i]); i++)
+        if (pretokenizer->stages[i].pattern && !pretokenizer->stages[i].one_character)
+            return true;
+    return false;
+}
+
+/* A part that is being split: the stages that cut the text itself, one inside the other. */
+typedef struct Parting {
+    Split split;
+    const HsPartSplit *part;
+    bool stopped;
+} Parting;
+
+/* What stages behind `stage` make of a piece. */
+static HsStatus take_piece(Parting *parting, int stage, Span span)
+{
+    return parting->part->take ? run_stage(&parting->split, stage + 1, span) : HS_OK;
+}
+
+/* open: the span's end is not one of the text that it is part of. */
+static HsStatus cut_part(Parting *parting, int index, Span span, bool open)
+{
+    const HsStage *stage = &parting->split.pretokenizer->stages[index];
+    const size_t base = (size_t)(span.text - parting->part->text);
+    if (!stage->pattern)
+        return cut_part(parting, index + 1, span, open);
+    const char *matched = hs_pattern_takes_stand_ins(stage->pattern) ? span.matched : span.text;
+    for (size_t at = 0, end = 0; at < span.length && !parting->stopped; at = end) {
+        bool is_match = false, decided = true;
+        if (open && !stage->one_character)
+            HS_TRY(
+                hs_matcher_next_open(parting->split.matcher, stage->pattern, matched, span.length, at, &end, &decided));
+        else
+            HS_TRY(hs_matcher_next(parting->split.matcher, stage->pattern, matched, span.length, at, &end, &is_match));
+        if (!decided)
+            return HS_OK;
+        const bool tail = open && end == span.length && !is_match;
+        const Span piece = { span.text + at, span.matched + at, end - at, span.at_start && at == 0 };
+        /* Between single characters the next stage cuts: there its borders are the text's. */
+        if (stage->one_character && !is_match)
+            HS_TRY(cut_part(parting, index + 1, piece, tail));
+        else
+            HS_TRY(take_piece(parting, index, piece));
+        if (!parting->stopped && !(stage->one_character && tail))
+            parting->stopped = parting->part->stops(parting->part->context, base + end);
+    }
+    return HS_OK;
+}
+
+HsStatus hs_pretokenizer_split_part(const HsPretokenizer *pretokenizer, HsMatcher *matcher, const HsPartSplit *part)
+{
+    Parting parting = { .split = { pretokenizer, matcher, part->take, part->context }, .part = part };
+    char *stand_ins;
+    HS_TRY(hs_unicode_stand_ins(part->text, part->length, &stand_ins));
+    const Span span = { part->text, stand_ins ? stand_ins : part->text, part->length, part->at_start };
+    HsStatus status = cut_part(&parting, 0, span, part->open);
+    free(stand_ins);
+    return status;
+}
+
 bool hs_pretokenizer_is_byte_level(const HsPretokenizer *pretokenizer)
 {
     return pretokenizer->byte_level;

@@ -32,4 +32,21 @@ typedef HsStatus HsPieceFunction(void *context, const char *piece, size_t length
 HsStatus hs_pretokenizer_split(const HsPretokenizer *pretokenizer, HsMatcher *matcher, const char *text, size_t length,
                                bool at_start, HsPieceFunction *take, void *context);
 
+/* Whether a text may be split in parts: its first cuts are by expressions that do not look back, and nothing is put in
+ * front of it. */
+bool hs_pretokenizer_takes_parts(const HsPretokenizer *pretokenizer);
+
+typedef struct HsPartSplit {
+    const char *text; /* UTF-8, from a border of its text on */
+    size_t length;
+    bool at_start;
+    bool open;                               /* more follows, and pieces that it could change are held back */
+    HsPieceFunction *take;                   /* NULL: borders alone are wanted */
+    bool (*stops)(void *context, size_t at); /* whether the border behind the bytes [0, at) is the last one wanted */
+    void *context;
+} HsPartSplit;
+/* As hs_pretokenizer_split up to the first border where `stops` says so, if there is one.  Only where
+ * hs_pretokenizer_takes_parts. */
+HsStatus hs_pretokenizer_split_part(const HsPretokenizer *pretokenizer, HsMatcher *matcher, const HsPartSplit *part);
+
 #endif

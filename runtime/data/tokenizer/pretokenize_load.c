@@ -76,8 +76,10 @@ static HsStatus add_digits(Loading *loading, const HsJson *node)
 {
     bool individual;
     HS_TRY(hs_member_flag(loading->where, node, "individual_digits", false, &individual));
-    return add_expression(loading, individual ? "[\\p{N}" HS_NEW_DIGITS "]" : "[\\p{N}" HS_NEW_DIGITS "]+",
-                          HS_SPLIT_ISOLATED);
+    HS_TRY(add_expression(loading, individual ? "[\\p{N}" HS_NEW_DIGITS "]" : "[\\p{N}" HS_NEW_DIGITS "]+",
+                          HS_SPLIT_ISOLATED));
+    loading->pretokenizer->stages[loading->pretokenizer->stage_count - 1].one_character = individual;
+    return HS_OK;
 }
 
 static HsStatus add_punctuation(Loading *loading, const HsJson *node)

@@ -22,7 +22,8 @@ typedef enum HsSplitBehavior {
 typedef struct HsStage {
     HsPattern *pattern; /* NULL: nothing is cut */
     HsSplitBehavior behavior;
-    bool invert; /* matches and what lies between change places */
+    bool invert;        /* matches and what lies between change places */
+    bool one_character; /* the pattern matches single characters, whatever follows them */
     HsPrefix prefix;
     char space[5]; /* what is put in front of what does not begin with it: " ", or Metaspace's character */
     bool replace_spaces;

@@ -180,8 +180,7 @@ HsStatus hs_tokenizer_settle(HsTokenizer *tokenizer, const HsConfig *config)
     return HS_OK;
 }
 
-/* The tokens from `from` on have rows. */
-static HsStatus check_rows(const HsTokenizer *tokenizer, const HsTokens *tokens, int64_t from)
+HsStatus hs_tokenizer_check_rows(const HsTokenizer *tokenizer, const HsTokens *tokens, int64_t from)
 {
     for (int64_t i = from; tokenizer->rows > 0 && i < tokens->count; i++) {
         size_t length;
@@ -199,8 +198,8 @@ static HsStatus check_rows(const HsTokenizer *tokenizer, const HsTokens *tokens,
 HsStatus hs_tokenizer_encode(const HsTokenizer *tokenizer, const char *text, size_t length, HsTokens *tokens)
 {
     const int64_t before = tokens->count;
-    HS_TRY(tokenizer->kind->encode(tokenizer, text, length, tokens));
-    return check_rows(tokenizer, tokens, before);
+    HS_TRY(tokenizer->kind->encode(tokenizer, text, length, 0, tokens));
+    return hs_tokenizer_check_rows(tokenizer, tokens, before);
 }
 
 static HsStatus append_around(const HsTokenizer *tokenizer, bool behind, HsTokens *tokens)
@@ -209,7 +208,7 @@ static HsStatus append_around(const HsTokenizer *tokenizer, bool behind, HsToken
     HS_TRY(hs_tokens_reserve(tokens, around->count));
     for (int i = 0; i < around->count; i++)
         tokens->items[tokens->count++] = around->ids[i];
-    return check_rows(tokenizer, tokens, tokens->count - around->count);
+    return hs_tokenizer_check_rows(tokenizer, tokens, tokens->count - around->count);
 }
 
 HsStatus hs_tokenizer_encode_whole(const HsTokenizer *tokenizer, const char *text, size_t length, HsTokens *tokens)

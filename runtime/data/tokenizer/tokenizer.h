@@ -66,6 +66,31 @@ HsStatus hs_tokenizer_settle(HsTokenizer *tokenizer, const HsConfig *config);
  * errors: HS_EFORMAT for a character that has no token (char; bpe without byte_fallback and unk_token), with its byte
  * offset (char); HS_EUNSUPPORTED when an expression of the file takes too long on this text */
 HsStatus hs_tokenizer_encode(const HsTokenizer *tokenizer, const char *text, size_t length, HsTokens *tokens);
+
+/* One thread's scratch for many texts: what it has met before it looks up.  The tokenizer outlives it. */
+typedef struct HsTokenizerSession HsTokenizerSession;
+HsStatus hs_tokenizer_session_create(const HsTokenizer *tokenizer, HsTokenizerSession **session);
+void hs_tokenizer_session_destroy(HsTokenizerSession *session);
+const HsTokenizer *hs_tokenizer_session_of(const HsTokenizerSession *session);
+/* As hs_tokenizer_encode. */
+HsStatus hs_tokenizer_session_encode(HsTokenizerSession *session, const char *text, size_t length, HsTokens *tokens);
+
+/* A text that is encoded in parts, so that it need not be in memory whole, and by several threads: each part begins at
+ * a border, where no token reaches across, and the tokens of all are those of the text. */
+typedef struct HsTextPart {
+    const char *text; /* UTF-8, from a border on */
+    size_t length;
+    size_t least;     /* the part ends at the first border from here on; at least 1 */
+    bool first, last; /* begins, ends the text */
+    size_t offset;    /* in what messages count bytes of */
+} HsTextPart;
+/* Whether this tokenizer's texts can be. */
+bool hs_tokenizer_takes_parts(const HsTokenizer *tokenizer);
+/* Appends the tokens of [0, *used): up to that border, or the text's end.  *used 0: more text has to be seen before
+ * there is one.  tokens NULL: the border alone is wanted.  errors: as hs_tokenizer_encode's */
+HsStatus hs_tokenizer_session_encode_part(HsTokenizerSession *session, const HsTextPart *part, HsTokens *tokens,
+                                          size_t *used);
+
 /* All of a text's tokens -> *text[*length], which the caller frees; special tokens read as they are written, ids that
  * stand for nothing are left out.  For bpe by the file's `decoder`, which may drop a space at the start (detokenize.h).
  * errors: HS_ENOMEM, HS_EUNSUPPORTED as encode's */

@@ -55,7 +55,10 @@ static void check_one(const char *name, const HsTokenizer *tokenizer, const HsCo
     if (text)
         cr_expect(strlen(text) == length && memcmp(text, corpus->text + pieces[0].start, length) == 0,
                   "%s: `%.*s` instead of `%s`", name, (int)length, corpus->text + pieces[0].start, text);
-    cr_assert_eq(hs_chat_encode(tokenizer, corpus->text, pieces, count, &tokens, starts), HS_OK);
+    HsTokenizerSession *session;
+    cr_assert_eq(hs_tokenizer_session_create(tokenizer, &session), HS_OK);
+    cr_assert_eq(hs_chat_encode(session, corpus->text, pieces, count, &tokens, starts), HS_OK);
+    hs_tokenizer_session_destroy(session);
     cr_assert_eq(tokens.count, (int64_t)strlen(mask), "%s: %lld tokens, not %zu, of `%.*s`", name,
                  (long long)tokens.count, strlen(mask), (int)length, corpus->text + pieces[0].start);
     const HsJson *item = hs_json_first(list);
@@ -77,7 +80,8 @@ static void check_template(const char *golden, const char *made_by, const char *
     const HsSourceOptions options = options_for(made_by, tokenizer);
     HsCorpus corpus = { 0 };
     char *source = read_golden("conversations", ".jsonl", &length);
-    cr_assert_eq(hs_jsonl_parse("c.jsonl", source, length, &options, &corpus), HS_OK, "%s", hs_error_message());
+    cr_assert_eq(hs_jsonl_parse(&(const HsSourceText)HS_SOURCE_WHOLE("c.jsonl", source, length), &options, &corpus),
+                 HS_OK, "%s", hs_error_message());
     free(source);
     char *lines = read_golden(golden, ".jsonl", &length), *line = lines;
     int found = 0;
@@ -120,8 +124,9 @@ static void check_tools(const char *made_by)
         end = strchr(line, '\n');
         cr_assert_eq(hs_json_parse(golden, line, (size_t)(end - line), &root), HS_OK, "%s", hs_error_message());
         const char *const row = hs_json_string(hs_json_get(root, "row"));
-        cr_assert_eq(hs_jsonl_parse("c.jsonl", row, strlen(row), &options, &corpus), HS_OK, "%s: %s", row,
-                     hs_error_message());
+        cr_assert_eq(
+            hs_jsonl_parse(&(const HsSourceText)HS_SOURCE_WHOLE("c.jsonl", row, strlen(row)), &options, &corpus), HS_OK,
+            "%s: %s", row, hs_error_message());
         check_one(golden, tokenizer, &corpus, corpus.pieces, corpus.piece_count, root);
         hs_json_destroy(root);
         hs_corpus_deinit(&corpus);
@@ -202,7 +207,8 @@ Test(chat, the_frame_of_an_answer_agrees_with_transformers)
 static HsStatus parse(const char *line, const char *made_by, bool list, HsCorpus *corpus)
 {
     const HsSourceOptions options = options_for(made_by, NULL);
-    return (list ? hs_json_list_parse : hs_jsonl_parse)("x.jsonl", line, strlen(line), &options, corpus);
+    const HsSourceText text = HS_SOURCE_WHOLE("x.jsonl", line, strlen(line));
+    return (list ? hs_json_list_parse : hs_jsonl_parse)(&text, &options, corpus);
 }
 
 static void expect_text(const char *line, const char *made_by, bool list, const char *expected)
