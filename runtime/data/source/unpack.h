@@ -8,6 +8,7 @@
 #define HS_RUNTIME_DATA_SOURCE_UNPACK_H
 
 #include <stddef.h>
+#include <stdint.h>
 
 #include "kernels/base/status.h"
 
@@ -22,6 +23,9 @@ typedef struct HsUnpacked {
  * messages.  errors: HS_EFORMAT (damaged, cut off, over the limit), HS_ENOMEM */
 HsStatus hs_unpack_gzip(const char *name, const char *bytes, size_t size, HsUnpacked *unpacked);
 HsStatus hs_unpack_zstd(const char *name, const char *bytes, size_t size, HsUnpacked *unpacked);
+
+/* The checksum that gzip and others have (CRC-32 of ISO 3309). */
+uint32_t hs_unpack_crc32(const char *bytes, size_t size);
 
 /* Makes room for one byte at least behind `size`: what the two above share. */
 HsStatus hs_unpacked_grow(const char *name, HsUnpacked *unpacked);

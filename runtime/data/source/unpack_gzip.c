@@ -83,3 +83,8 @@ HsStatus hs_unpack_gzip(const char *name, const char *bytes, size_t size, HsUnpa
     inflateEnd(&stream);
     return status;
 }
+
+uint32_t hs_unpack_crc32(const char *bytes, size_t size)
+{
+    return (uint32_t)crc32_z(crc32_z(0, NULL, 0), (const unsigned char *)bytes, size);
+}
