@@ -14,6 +14,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "runtime/data/source/parquet.h"
 #include "runtime/data/source/unpack.h"
 #include "runtime/io/files.h"
 
@@ -36,7 +37,7 @@ typedef struct Refused {
 #define TO_UTF8(encoding) "convert it to UTF-8 (iconv -f " encoding " -t UTF-8)"
 
 static const Refused refused[] = {
-    { "Parquet", TO_JSONL, ".parquet ", 0, 4, "PAR1", true },
+    { "Parquet", "name it .parquet, or set the task's format: parquet", "", 0, 4, "PAR1", true },
     { "Arrow", TO_JSONL, ".arrow .feather ", 0, 8, "ARROW1\0\0", false },
     { "NumPy", "write its text, or its tokens as a .bin file", ".npy .npz ", 0, 6, "\x93NUMPY", false },
     { "a zip archive", TO_FILES, ".zip ", 0, 4, "PK\3\4", false },
@@ -192,5 +193,6 @@ HsStatus hs_source_unpack(const char *name, const HsSourceKind *kind, char **byt
         *size = unpacked.size;
         HS_TRY(status);
     }
-    return kind->makes_tokens ? HS_OK : refuse_bytes(name, *bytes, *size);
+    /* Parquet is not text, and says itself what it is. */
+    return kind->makes_tokens || kind->parse == hs_parquet_parse ? HS_OK : refuse_bytes(name, *bytes, *size);
 }

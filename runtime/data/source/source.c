@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "runtime/data/source/parquet.h"
 #include "runtime/data/synthetic/synthetic.h"
 #include "runtime/io/files.h"
 #include "runtime/io/utf8.h"
@@ -14,11 +15,17 @@
 /* Names decide, not contents: what a file is must not depend on what its first bytes happen to be.  Only formats that
  * are no text are known by their bytes (bytes.c). */
 const HsSourceKind hs_source_kinds[] = {
-    { "jsonl", ".jsonl", false, hs_jsonl_parse },     { "jsonl", ".ndjson", false, hs_jsonl_parse },
-    { "jsonl", ".jsonlines", false, hs_jsonl_parse }, { "jsonl", ".ldjson", false, hs_jsonl_parse },
-    { "json", ".json", false, hs_json_list_parse },   { "csv", ".csv", false, hs_csv_parse },
-    { "tsv", ".tsv", false, hs_tsv_parse },           { "tsv", ".tab", false, hs_tsv_parse },
-    { "", ".bin", true, hs_token_file_parse },        { "text", NULL, false, hs_text_parse },
+    { "jsonl", ".jsonl", false, hs_jsonl_parse },
+    { "jsonl", ".ndjson", false, hs_jsonl_parse },
+    { "jsonl", ".jsonlines", false, hs_jsonl_parse },
+    { "jsonl", ".ldjson", false, hs_jsonl_parse },
+    { "json", ".json", false, hs_json_list_parse },
+    { "csv", ".csv", false, hs_csv_parse },
+    { "tsv", ".tsv", false, hs_tsv_parse },
+    { "tsv", ".tab", false, hs_tsv_parse },
+    { "parquet", ".parquet", false, hs_parquet_parse },
+    { "", ".bin", true, hs_token_file_parse },
+    { "text", NULL, false, hs_text_parse },
 };
 
 HsStatus hs_text_parse(const char *name, const char *bytes, size_t size, const HsSourceOptions *options,
