@@ -27,7 +27,7 @@ PACKAGE_LIBS   := $(shell pkg-config --libs $(PACKAGES) 2>/dev/null)
 WARNINGS  = -Wall -Wextra -Wpedantic -Wconversion -Wshadow -Wvla -Wstrict-prototypes -Wmissing-prototypes $(if $(WERROR),-Werror)
 CFLAGS   += -std=c11 -D_GNU_SOURCE -g $(OPTIMIZE) $(WARNINGS) -ffp-contract=off -fno-math-errno -fopenmp -I. $(SANITIZE) \
             $(PACKAGE_CFLAGS)
-LDLIBS   += $(PACKAGE_LIBS) -lm -ldl -pthread
+LDLIBS   += $(PACKAGE_LIBS) -lsnappy -lm -ldl -pthread
 LDFLAGS  += -fopenmp $(SANITIZE)
 
 # Per instruction set: the same sources, wider vectors.  Products and sums contract to fused multiply-adds here.

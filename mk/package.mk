@@ -3,7 +3,7 @@
 # What is installed: packages here, the program on this machine, and what a machine with a GPU gets.
 
 # Nothing but a C compiler, make and apt is expected of a machine.
-APT_BUILD = gcc g++ libc6-dev make pkg-config libyaml-dev libcjson-dev libpcre2-dev libutf8proc-dev libxxhash-dev zlib1g-dev libzstd-dev libsodium-dev libmicrohttpd-dev
+APT_BUILD = gcc g++ libc6-dev make pkg-config libyaml-dev libcjson-dev libpcre2-dev libutf8proc-dev libxxhash-dev zlib1g-dev libzstd-dev libsnappy-dev libsodium-dev libmicrohttpd-dev
 APT_TEST  = libcriterion-dev zstd python3 openmpi-bin libopenmpi-dev
 APT_CHECK = git clang clang-format libclang-rt-14-dev libomp-dev python3-yaml
 # One job a core, unless the caller already said how many.

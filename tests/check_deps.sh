@@ -88,6 +88,7 @@ one_file 'pcre2\.h'
 one_file 'utf8proc\.h'
 one_file 'zlib\.h'
 one_file 'zstd\.h'
+one_file 'snappy-c\.h'
 one_file 'sodium\.h'
 one_file 'microhttpd\.h'
 # Opened at run time: no header shows it, but the functions' names do.

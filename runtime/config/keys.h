@@ -129,18 +129,21 @@
 #define HS_KEYS_TASK(X, S)                                                                                             \
     X(S, STRING, FIXED, name, "task", 0, 0, NULL, "", "appears in logs and metrics")                                   \
     X(S, STRINGS, FIXED, train, "synthetic:mixture", 0, 0, NULL, HS_UNIT_PATH,                                         \
-      "files, folders, globs (.txt .md .jsonl .json .csv .bin ..., also with .gz or .zst) or synthetic:NAME; in "      \
-      "globs **/ stands for folders of any depth, {a,b} and {1..9} for each of them; what is validation's is left "    \
-      "out of folders and globs")                                                                                      \
+      "files, folders, globs (.txt .md .jsonl .json .csv .parquet .bin ..., also with .gz or .zst) or "                \
+      "synthetic:NAME; in globs **/ stands for folders of any depth, {a,b} and {1..9} for each of them; what is "      \
+      "validation's is left out of folders and globs")                                                                 \
     X(S, STRING, FIXED, validation, "10%", 0, 0, NULL, HS_UNIT_PATH,                                                   \
       "a share such as 10% cut from the end, or files as in train, or synthetic:NAME")                                 \
-    X(S, STRING, FIXED, format, "auto", 0, 0, "auto|text|jsonl|json|csv|tsv", "",                                      \
+    X(S, STRING, FIXED, format, "auto", 0, 0, "auto|text|jsonl|json|csv|tsv|parquet", "",                              \
       "how its files are read; auto: each by its name (.jsonl and .ndjson: an object a line; .json: a list of "        \
-      "objects or strings; .csv: a header line, then rows; .tsv, .tab: the same with tabs; .bin: tokens; else text)")  \
-    X(S, STRING, FIXED, text_field, "text", 0, 0, NULL, "", "JSONL, JSON, CSV, TSV: the field (column) of a document") \
+      "objects or strings; .csv: a header line, then rows; .tsv, .tab: the same with tabs; .parquet: rows; .bin: "     \
+      "tokens; else text)")                                                                                            \
+    X(S, STRING, FIXED, text_field, "text", 0, 0, NULL, "",                                                            \
+      "JSONL, JSON, CSV, TSV, Parquet: the field (column) of a document")                                              \
     X(S, STRING, FIXED, prompt_field, "prompt", 0, 0, NULL, "",                                                        \
-      "JSONL, JSON, CSV, TSV: with completion_field: loss on the completion only")                                     \
-    X(S, STRING, FIXED, completion_field, "completion", 0, 0, NULL, "", "JSONL, JSON, CSV, TSV: see prompt_field")     \
+      "JSONL, JSON, CSV, TSV, Parquet: with completion_field: loss on the completion only")                            \
+    X(S, STRING, FIXED, completion_field, "completion", 0, 0, NULL, "",                                                \
+      "JSONL, JSON, CSV, TSV, Parquet: see prompt_field")                                                              \
     X(S, BYTES, FIXED, synthetic_tokens, 1000000, 1000, HS_NO_BOUND, NULL, "bytes",                                    \
       "how much text a synthetic source makes for training; a separate validation source makes one tenth of that")     \
     X(S, INT, FIXED, steps, 0, 0, HS_NO_BOUND, NULL, "optimizer steps", "length of this task; 0: by tokens or epochs") \

@@ -98,6 +98,12 @@ static HsStatus count_text(const Counting *counting, Counter *counter, HsUnit *u
     return HS_OK;
 }
 
+static HsSourceOptions options_of(const void *user, int source)
+{
+    (void)source;
+    return ((const Counting *)user)->options;
+}
+
 static HsStatus count_unit(void *user, int worker, HsUnit *unit)
 {
     const Counting *counting = user;
@@ -141,6 +147,7 @@ static HsStatus count_all(Counting *counting, const HsSourceList *sources)
     const HsUnitWork units = { .sources = sources,
                                .last = sources->count,
                                .threads = counting->threads,
+                               .options = options_of,
                                .border = find_border,
                                .work = count_unit,
                                .take = add_counts,

@@ -64,7 +64,19 @@ size_t hs_utf8_mark_bytes(const char *text, size_t length)
 size_t hs_utf8_valid_prefix(const char *text, size_t length)
 {
     size_t at = 0;
-    for (size_t size; at < length && (size = hs_utf8_decode(text + at, length - at, NULL)) > 0;)
+    while (at < length) {
+        uint64_t word; /* most text is ASCII: eight bytes in one go */
+        if (length - at >= sizeof word) {
+            memcpy(&word, text + at, sizeof word);
+            if (!(word & UINT64_C(0x8080808080808080))) {
+                at += sizeof word;
+                continue;
+            }
+        }
+        const size_t size = hs_utf8_decode(text + at, length - at, NULL);
+        if (size == 0)
+            break;
         at += size;
+    }
     return at;
 }

@@ -12,22 +12,26 @@ for i in $(seq 60); do echo "{\"text\":\"line $i, and \\\"some\\\" more\\nof it\
 cp x.jsonl x.ndjson
 gzip -k x.jsonl x.csv
 cp x.csv.gz unnamed
+cp "$root"/tests/unit/source/parquet/lines-zstd.parquet x.parquet
+gzip -k x.parquet
 train 0 x.jsonl reference
-for file in x.json x.csv x.ndjson x.jsonl.gz x.csv.gz; do
+for file in x.json x.csv x.ndjson x.jsonl.gz x.csv.gz x.parquet x.parquet.gz; do
     train 0 "$file" "$file"
     same <(record run-reference | sed 's/run-[a-z.]*//') <(record "run-$file" | sed 's/run-[a-z.]*//')
 done
 train 0 unnamed unnamed tasks.0.format=csv
 same <(losses run-reference) <(losses run-unnamed)
 # Never as raw text.
-printf 'PAR1\025\000\025\000PAR1' >x.parquet
+head -c 400 x.parquet >cut.parquet
 cp x.parquet renamed.txt
 head -c 100 x.jsonl.gz >cut.jsonl.gz
-for file in x.parquet renamed.txt cut.jsonl.gz; do
+for file in cut.parquet renamed.txt cut.jsonl.gz; do
     train 1 "$file" refused
     says err "$file"
 done
 says err "is cut off"
+train 0 renamed.txt renamed tasks.0.format=parquet
+same <(losses run-reference) <(losses run-renamed)
 cp x.jsonl wrong.json
 train 1 wrong.json refused
 says err "wrong.json:1: a .json file must be a list of documents"

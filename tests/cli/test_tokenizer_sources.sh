@@ -35,7 +35,7 @@ same reference.json questions.json
 # What training refuses is refused.
 printf 'PAR1\025\000PAR1' >x.parquet
 learn 1 refused x.parquet
-says err "x.parquet: is Parquet"
+says err "x.parquet: begins as a Parquet file"
 printf 'caf\351' >latin.txt
 learn 1 refused latin.txt
 says err "latin.txt: byte 3 (0xE9) is not UTF-8"

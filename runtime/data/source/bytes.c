@@ -28,7 +28,7 @@ typedef struct Refused {
 #define TO_UTF8(encoding) "convert it to UTF-8 (iconv -f " encoding " -t UTF-8)"
 
 static const Refused refused[] = {
-    { "Parquet", TO_JSONL, ".parquet ", 0, 4, "PAR1", true },
+    { "Parquet", "name it .parquet, or set the task's format: parquet", "", 0, 4, "PAR1", true },
     { "Arrow", TO_JSONL, ".arrow .feather ", 0, 8, "ARROW1\0\0", false },
     { "NumPy", "write its text, or its tokens as a .bin file", ".npy .npz ", 0, 6, "\x93NUMPY", false },
     { "a zip archive", TO_FILES, ".zip ", 0, 4, "PK\3\4", false },

@@ -34,6 +34,12 @@ static void collect(const char *text, size_t length, uint8_t *present)
     }
 }
 
+static HsSourceOptions options_of(const void *user, int source)
+{
+    const Collecting *collecting = user;
+    return collecting->encoding->options(collecting->encoding->user, source);
+}
+
 static HsStatus work(void *user, int worker, HsUnit *unit)
 {
     const Collecting *collecting = user;
@@ -78,6 +84,7 @@ HsStatus hs_sources_characters(const HsEncoding *encoding, uint8_t *present)
                                .first = encoding->first,
                                .last = encoding->last,
                                .threads = threads,
+                               .options = options_of,
                                .border = border,
                                .work = work,
                                .take = take,

@@ -227,6 +227,12 @@ static HsStatus encode_text(const Encoder *encoder, Worker *worker, HsUnit *unit
     return there ? add_document(result, &document) : HS_OK;
 }
 
+static HsSourceOptions options_of(const void *user, int source)
+{
+    const Encoder *encoder = user;
+    return encoder->encoding->options(encoder->encoding->user, source);
+}
+
 static HsStatus work(void *user, int number, HsUnit *unit)
 {
     Encoder *encoder = user;
@@ -300,6 +306,7 @@ HsStatus hs_sources_encode(const HsEncoding *encoding)
                                .first = encoding->first,
                                .last = encoding->last,
                                .threads = threads,
+                               .options = options_of,
                                .border = hs_tokenizer_takes_parts(encoding->tokenizer) ? find_border : NULL,
                                .work = work,
                                .take = take,

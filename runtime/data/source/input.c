@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "kernels/base/array.h"
+#include "runtime/data/source/parquet.h"
 #include "runtime/io/files.h"
 
 /* Looked at before anything is handed out, unpacked. */
@@ -90,7 +91,9 @@ static HsStatus look(HsInput *input, const HsSource *source)
         input->packed_size = input->first_size;
         HS_TRY(read_packed(input, input->first, sizeof input->first, &input->first_size));
     }
-    return source->kind->makes_tokens ? HS_OK : hs_source_refuse_bytes(name, input->first, input->first_size);
+    /* Parquet is not text, and says itself what it is. */
+    const bool is_text = !source->kind->makes_tokens && source->kind->parse != hs_parquet_parse;
+    return !is_text ? HS_OK : hs_source_refuse_bytes(name, input->first, input->first_size);
 }
 
 HsStatus hs_input_open(const HsSource *source, HsInput **result)

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "runtime/data/source/parquet.h"
 #include "runtime/io/utf8.h"
 
 /* Names decide, not contents: what a file is must not depend on what its first bytes happen to be.  Only formats that
@@ -20,6 +21,7 @@ const HsSourceKind hs_source_kinds[] = {
     { "csv", ".csv", false, hs_csv_parse, hs_csv_cut },
     { "tsv", ".tsv", false, hs_tsv_parse, hs_tsv_cut },
     { "tsv", ".tab", false, hs_tsv_parse, hs_tsv_cut },
+    { "parquet", ".parquet", false, hs_parquet_parse, NULL },
     { "", ".bin", true, hs_token_file_parse, NULL },
     { "text", NULL, false, hs_text_parse, NULL },
 };

@@ -2,6 +2,7 @@
  *
  * What those that work on units (units.h) make of one: a text, or pieces.
  */
+#include "runtime/data/source/unit_groups.h"
 #include "runtime/data/source/units.h"
 #include "runtime/io/utf8.h"
 
@@ -31,6 +32,8 @@ HsStatus hs_unit_parse(const HsUnit *unit, const HsSourceOptions *options, HsCor
 {
     hs_corpus_clear(corpus);
     corpus->source = unit->source;
+    if (unit->groups)
+        return hs_unit_groups_parse(unit->groups, unit->text.record - 1, options, corpus);
     return unit->from->kind ? unit->from->kind->parse(&unit->text, options, corpus)
                             : hs_source_read(unit->from, options, corpus);
 }

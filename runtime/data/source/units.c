@@ -210,6 +210,7 @@ static void close_pipeline(Pipeline *pipeline)
         HsUnit *unit = &pipeline->slots[i];
         if (unit->result && pipeline->work->clear)
             pipeline->work->clear(unit->result);
+        hs_unit_groups_release(unit->groups);
         free(unit->result);
         free(unit->bytes);
         free(unit->header);

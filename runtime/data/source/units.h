@@ -4,6 +4,7 @@
  * depend on how large they are.  Internal to runtime/data, its tests and fuzzers.
  *
  *     records    |{...}\n{...}\n{...}\n|{...}\n ...      a unit is whole records (HsSourceKind.cut)
+ *     Parquet    | row group | row group | ...           a unit is a row group, which its worker reads
  *     a text     |............border|lookahead|          a unit is a part of it (HsTextPart), and some bytes behind it
  *                                   |............ ...    the next one begins at the border
  *
@@ -15,17 +16,20 @@
 
 #include "runtime/data/source/source.h"
 
+typedef struct HsUnitGroups HsUnitGroups;
+
 typedef struct HsUnit {
     const HsSource *from;
-    int source;        /* number in the list */
-    HsSourceText text; /* nothing of a synthetic source */
-    bool is_part;      /* of a text: */
-    size_t least;      /* where it ends, at most text.size: behind it is what the next unit has too */
-    bool begins, ends; /* the text does, with it */
-    size_t used;       /* set by `work`: where it ended */
-    bool dropped;      /* it belongs to the next one now */
-    void *result;      /* of result_bytes, zero at first; kept from unit to unit */
-    char *bytes;       /* private from here on */
+    int source;           /* number in the list */
+    HsSourceText text;    /* nothing of a synthetic source */
+    bool is_part;         /* of a text: */
+    size_t least;         /* where it ends, at most text.size: behind it is what the next unit has too */
+    bool begins, ends;    /* the text does, with it */
+    size_t used;          /* set by `work`: where it ended */
+    bool dropped;         /* it belongs to the next one now */
+    HsUnitGroups *groups; /* of a Parquet file, which it is group number text.record - 1 of; NULL: it is none */
+    void *result;         /* of result_bytes, zero at first; kept from unit to unit */
+    char *bytes;          /* private from here on */
     size_t capacity;
     char *header;
     size_t header_capacity;
@@ -38,6 +42,8 @@ typedef struct HsUnitWork {
     const HsSourceList *sources;
     int first, last; /* sources [first, last) */
     int threads;     /* workers, the caller's thread among them; at least 1 */
+    /* How a source is read: its fields alone count here. */
+    HsSourceOptions (*options)(const void *user, int source);
     /* Where a part of a text could end (HsTextPart).  NULL: texts are units, however long they are. */
     HsStatus (*border)(void *user, const HsTextPart *part, size_t *at);
     /* By any thread, worker 0 to threads - 1, which works on one unit at a time. */

@@ -10,6 +10,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include "kernels/base/status.h"
 
@@ -60,5 +61,8 @@ static inline void hs_unpacker_close(HsUnpacker *unpacker)
         unpacker->kind->close(unpacker);
     *unpacker = (HsUnpacker){ 0 };
 }
+
+/* The checksum that gzip and others have (CRC-32 of ISO 3309). */
+uint32_t hs_unpack_crc32(const char *bytes, size_t size);
 
 #endif

@@ -71,3 +71,8 @@ static void gzip_close(HsUnpacker *unpacker)
 }
 
 const HsUnpackerKind hs_unpacker_gzip = { gzip_open, gzip_run, gzip_close };
+
+uint32_t hs_unpack_crc32(const char *bytes, size_t size)
+{
+    return (uint32_t)crc32_z(crc32_z(0, NULL, 0), (const unsigned char *)bytes, size);
+}

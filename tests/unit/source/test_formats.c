@@ -270,7 +270,7 @@ Test(formats, compressed_token_files)
     data_fixture_deinit(&fixture);
 }
 
-/* By steps of so many bytes of input and of output -> out[*made]. */
+/* By steps of that size, of input and of output -> out[*made]. */
 static HsStatus unpack(const HsUnpackerKind *kind, const char *bytes, size_t size, size_t in_step, size_t out_step,
                        char *out, size_t *made)
 {
@@ -335,10 +335,10 @@ Test(formats, what_is_no_text_is_refused_by_name)
     static const struct {
         const char *name, *message;
     } cases[] = {
-        { "x.parquet", "task t: train: @/x.parquet: is Parquet by its name, which is not read; convert it to JSONL, "
-                       "one {\"text\": \"...\"} a line, or leave it out" },
-        { "x.parquet.gz", "task t: train: @/x.parquet.gz: is Parquet by its name" },
-        { "x.Arrow", "task t: train: @/x.Arrow: is Arrow by its name" },
+        { "x.parquet",
+          "@/x.parquet: is not Parquet, as its name or the task's format says; rename it or copy it again" },
+        { "x.Arrow", "task t: train: @/x.Arrow: is Arrow by its name, which is not read; convert it to JSONL, one "
+                     "{\"text\": \"...\"} a line, or leave it out" },
         { "x.zip", "task t: train: @/x.zip: is a zip archive by its name, which is not read; unpack it and name" },
         { "x.txt.bz2", "task t: train: @/x.txt.bz2: is bzip2 data by its name, which is not read; unpack it, or" },
         { "x.txt.xz", "task t: train: @/x.txt.xz: is xz data by its name" },
@@ -368,7 +368,8 @@ Test(formats, what_is_no_text_is_refused_by_its_bytes)
         const char *message;
     } cases[] = {
         { "PAR1\x15\0\x15\0PAR1", 12,
-          "@/x.txt: is Parquet by its first bytes, which is not read; convert it to JSONL" },
+          "@/x.txt: is Parquet by its first bytes, which is not read; name it .parquet, or set the task's format: "
+          "parquet, or leave it out" },
         { "PK\3\4\x14\0", 6, "@/x.txt: is a zip archive by its first bytes" },
         { "BZh91AY&SY\x1f", 11, "@/x.txt: is bzip2 data by its first bytes" },
         { "\xFD"
