@@ -183,6 +183,7 @@ typedef struct HsAttributes {
     int64_t vocabulary, head_chunk;
     HsDtype logit, trained_logit, logit_gradient; /* trained_logit: where a gradient is made of them */
     bool own_logit_gradient, teacher_logits;      /* the head needs separate memory for them (head_work.h) */
+    bool leaves_out; /* the head runs on rows with a target alone: the host can read which those are */
     HsAdapterShape adapter;
     HsProductPolicy code_policy; /* of a linear layer's forward product of codes; else there are none */
     int scaling;                 /* its first in HsModel.scalings */
