@@ -267,3 +267,13 @@ Test(left_out_rows, of_one_micro_batch_after_another)
     }
     destroy(&pair);
 }
+
+/* Of a step's work, the head's three products. */
+Test(left_out_rows, are_no_work)
+{
+    static Pair pair;
+    create(&pair, &base, "work");
+    cr_expect(hs_model_left_out_flops(&pair.left.model) == 6.0 * VOCABULARY * WIDTH);
+    cr_expect(hs_model_left_out_flops(&pair.whole.model) == 0);
+    destroy(&pair);
+}
