@@ -327,6 +327,8 @@ HsStatus hs_program_create(HsModel *model, HsContext *context, int64_t batch, in
     HsStatus status = HS_OK;
     int turn = 0;
     HS_TRY(check_size(program));
+    /* On other devices steps are recorded, and a recording's numbers of rows are fixed (head_rows.c). */
+    model->nodes[model->loss_node].attributes.leaves_out = context->device->host_accessible;
     HS_TRY_GOTO(status, hs_program_schedule(program, policy, recompute_every, &turn), failed);
     HS_TRY_GOTO(status, bind_all(program), failed);
     measure(program, turn);

@@ -355,6 +355,8 @@ void hs_builder_head(HsBuilder *builder, int hidden, int weight)
         return;
     node->inputs[1] = model->targets_slot;
     node->params[0] = weight;
+    node->attributes.operand = model->slots[hidden].dtype;
+    node->attributes.inputs = model->slots[hidden].columns;
     node->attributes.vocabulary = model->vocabulary;
     node->attributes.head_chunk =
         builder->config->memory.head_chunk > 0 ? builder->config->memory.head_chunk : HS_LEAST_HEAD_CHUNK;

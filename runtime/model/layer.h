@@ -84,9 +84,6 @@ extern const HsLayer hs_layer_embedding, hs_layer_norm, hs_layer_linear, hs_laye
 HsStatus hs_layer_head_logits(HsContext *context, const HsPrecision *precision, const HsParam *weight, HsTensor hidden,
                               HsTensor logits);
 
-/* call->head_work on one chunk, from row `first` on; dlogits, which has the loss's gradient, is added to. */
-HsStatus hs_layer_head_distill(const HsLayerCall *call, HsTensor logits, HsTensor targets, HsTensor dlogits,
-                               int64_t first);
 /* Scratch of the two functions below, for a micro-batch of `rows`. */
 size_t hs_factor_scratch_bytes(const HsSpanFactors *factors, int64_t rows);
 /* factor += x^T x.  x [rows, size] act; that of a diagonal is overwritten. */

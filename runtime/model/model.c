@@ -266,6 +266,19 @@ int64_t hs_model_trainable_count(const HsModel *model)
     return count;
 }
 
+static double product_flops(const HsModel *model, const HsNode *node)
+{
+    const HsParam *matrix = &model->params[node->params[0]];
+    const double products = 2.0 + (reads_trained(model, node) ? 2.0 : 0.0) + (matrix->trainable ? 2.0 : 0.0);
+    return products * (double)hs_tensor_count(&matrix->stored.values);
+}
+
+double hs_model_left_out_flops(const HsModel *model)
+{
+    const HsNode *head = &model->nodes[model->loss_node];
+    return head->attributes.leaves_out ? product_flops(model, head) : 0;
+}
+
 double hs_model_flops_per_token(const HsModel *model, int64_t sequence_length)
 {
     const double attention = (double)(model->heads * model->head_dim) * (double)sequence_length;
@@ -277,9 +290,7 @@ double hs_model_flops_per_token(const HsModel *model, int64_t sequence_length)
             flops += (2.0 + 4.0 * inputs) * attention;
         if (node->layer != &hs_layer_linear && node->layer != &hs_layer_head_loss)
             continue;
-        const HsParam *matrix = &model->params[node->params[0]];
-        flops +=
-            (2.0 + 2.0 * inputs + (matrix->trainable ? 2.0 : 0.0)) * (double)hs_tensor_count(&matrix->stored.values);
+        flops += product_flops(model, node);
         for (int i = 2; i < HS_NODE_PARAMS && node->params[i] != HS_NONE; i++)
             flops += 6.0 * (double)hs_tensor_count(&model->params[node->params[i]].stored.values);
     }

@@ -183,6 +183,7 @@ typedef struct HsAttributes {
     int64_t vocabulary, head_chunk;
     HsDtype logit, trained_logit, logit_gradient; /* trained_logit: where a gradient is made of them */
     bool own_logit_gradient, teacher_logits;      /* the head needs separate memory for them (head_work.h) */
+    bool leaves_out; /* the head runs on rows with a target alone: the host can read which those are */
     HsAdapterShape adapter;
     HsProductPolicy code_policy; /* of a linear layer's forward product of codes; else there are none */
     int scaling;                 /* its first in HsModel.scalings */
@@ -246,6 +247,8 @@ int64_t hs_model_trainable_count(const HsModel *model);
 /* 6 N + 6 L H D T with N = matrix parameters (embedding lookups excluded, head included): flops of a trained token.  Of
  * the 6, 2 are forward's, 2 the gradient of the input's, 2 the gradient of the weight's; what is frozen has fewer. */
 double hs_model_flops_per_token(const HsModel *model, int64_t sequence_length);
+/* What of that a token without a target does not need: the head leaves it out on some devices; 0 on others. */
+double hs_model_left_out_flops(const HsModel *model);
 
 /* Allocate weights and packed copies, and for training the gradients of what is trainable.  Masters and moments are the
  * optimizer's. */

@@ -97,6 +97,7 @@ static HsStatus take_turn(HsBenchRunner *runner, int64_t most)
 HsStatus hs_bench_runner_turn(HsBenchRunner *runner, int64_t most)
 {
     HsStatus status = take_turn(runner, most);
+    runner->run->flops_per_token = hs_training_flops_per_token(&runner->training);
     copy_counts(runner);
     if (status != HS_ENUMERIC)
         return status;

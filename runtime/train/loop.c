@@ -66,7 +66,7 @@ static void show_progress(HsRun *run, double loss)
     double rate = window_rate(run);
     double per_step = (double)(training->rows_per_step * training->config->training.max_length);
     double left = (double)(training->lengths.total_steps - training->state.counters.applied_steps) * per_step;
-    double share = training->peak_flops > 0 ? rate * training->flops_per_token / training->peak_flops : 0;
+    double share = training->peak_flops > 0 ? rate * hs_training_flops_per_token(training) / training->peak_flops : 0;
     hs_metrics_progress(run->metrics, training->state.counters.applied_steps, loss, rate, share,
                         training->state.counters.loss_scale, (int64_t)training->engine.device.current_bytes,
                         rate > 0 ? left / rate : 0);
@@ -103,10 +103,11 @@ static HsStatus finish(HsRun *run)
     HS_TRY(hs_run_trace_finish(run));
     hs_training_probe_peak(training);
     double rate = run->trained_s > 0 ? (double)run->trained_tokens / run->trained_s : 0;
+    const double flops = rate * hs_training_flops_per_token(training);
     if (run->trained_tokens > 0 && training->peak_flops > 0)
         hs_info("speed: %.0f tokens/s, %.0f GFLOP/s, %.0f%% of this device's measured %.0f GFLOP/s in %s", rate,
-                1e-9 * rate * training->flops_per_token, 100 * rate * training->flops_per_token / training->peak_flops,
-                1e-9 * training->peak_flops, training->precision.name);
+                1e-9 * flops, 100 * flops / training->peak_flops, 1e-9 * training->peak_flops,
+                training->precision.name);
     const char *out_dir = training->config->training.out_dir;
     if (run->has_matrix)
         tell_left(run);

@@ -342,6 +342,8 @@ static HsStatus take_report(HsTraining *training, HsStepSlot **slot, HsStepRepor
     hs_training_copy_optimizer_state(training);
     training->state.tokens_seen += (*slot)->counted;
     training->window_tokens += training->rows_per_step * training->config->training.max_length;
+    training->run_tokens += training->rows_per_step * training->config->training.max_length;
+    training->run_counted += (*slot)->counted;
     return HS_OK;
 }
 

@@ -197,6 +197,13 @@ HsStatus hs_training_settle(HsTraining *training)
     return HS_OK;
 }
 
+double hs_training_flops_per_token(const HsTraining *training)
+{
+    const double left_out = (double)(training->run_tokens - training->run_counted);
+    const double share = training->run_tokens > 0 ? left_out / (double)training->run_tokens : 0;
+    return training->flops_per_token - share * hs_model_left_out_flops(&training->model);
+}
+
 static HsStatus create(HsTraining *training, HsConfig *config, HsComm *comm)
 {
     HsTokenizer *tokenizer;

@@ -147,8 +147,10 @@ typedef struct HsTraining {
     int32_t *evaluation_tokens, *evaluation_targets; /* [micro-batch, T] */
     double *loss_sums;                               /* [rows_per_step, HS_TRAINING_LOSS_KINDS]: room for a step's */
     double peak_flops;                               /* of the device in this precision; 0: unknown */
-    double flops_per_token;
-    int64_t window_tokens; /* since the latest step record; no part of the state */
+    double flops_per_token;                          /* of a token with a target */
+    int64_t window_tokens; /* since the latest step record; no part of the state, like the next two */
+    int64_t run_tokens;    /* since the training was created, and how many of them had a target */
+    int64_t run_counted;
 } HsTraining;
 
 /* A training of `config` from its beginning, with its stream; nothing is written.  comm as hs_run_create's. */
@@ -227,6 +229,8 @@ HsStatus hs_training_divide(HsTraining *training);
 HsStatus hs_training_keep_virtual_ranks(HsTraining *training, const char *folder);
 /* Sequences that go through the model at a time. */
 int64_t hs_training_micro_batch(const HsTraining *training);
+/* Of the mean token so far: one without a target may need less (hs_model_left_out_flops). */
+double hs_training_flops_per_token(const HsTraining *training);
 /* memory.head_chunk, where it is left to the device. */
 void hs_training_choose_head_chunk(const HsTraining *training, HsModel *model);
 /* Prompts of each task that the end shows; 0: none. */

@@ -224,15 +224,19 @@ Test(distill, lwf_and_generative)
     check(false, true, true);
 }
 
-/* What is kept are the model's own largest logits, in falling order. */
-Test(distill, the_largest_logits_are_kept)
+static void check_kept(bool leaves_out)
 {
     static Distilled d;
     create(&d, true, false, false);
+    d.tiny.model.nodes[d.tiny.model.loss_node].attributes.leaves_out = leaves_out;
     train(&d);
     plain_loss(&d);
     for (int n = 0; n < ROWS; n++) {
         const double *row = d.logits + n * VOCABULARY;
+        for (int k = n * KEPT; k < (n + 1) * KEPT && leaves_out && d.tiny.targets[n] < 0; k++)
+            cr_expect(d.top_index[k] == -1 && d.top_value[k] == 0.0f, "row %d was left out", n);
+        if (leaves_out && d.tiny.targets[n] < 0)
+            continue;
         bool taken[VOCABULARY] = { false };
         for (int k = 0; k < KEPT; k++) {
             int best = -1;
@@ -245,4 +249,11 @@ Test(distill, the_largest_logits_are_kept)
         }
     }
     tiny_destroy(&d.tiny);
+}
+
+/* What is kept are the model's own largest logits, in falling order; none of a row that the head leaves out. */
+Test(distill, the_largest_logits_are_kept)
+{
+    check_kept(false);
+    check_kept(true);
 }

@@ -425,30 +425,84 @@ static double z_term(Bench *bench)
     return (double)bench->node.attributes.z_loss * sum;
 }
 
-static void check_head(float z_loss, int64_t chunk, bool accumulate)
+static void add_scratch(Bench *bench, const HsTensor *scratch)
+{
+    for (int i = 0; i < HS_NODE_SCRATCH; i++)
+        if (hs_tensor_present(&scratch[i]))
+            bench->call.scratch[i] =
+                make(bench, scratch[i].dtype, scratch[i].rank, scratch[i].shape[0], scratch[i].shape[1]);
+}
+
+static void make_head(Bench *bench, int64_t chunk, bool accumulate)
+{
+    start(bench, &hs_layer_head_loss);
+    bench->node.attributes.head_chunk = chunk;
+    bench->node.attributes.inputs = C;
+    add_input(bench, 0, C, accumulate);
+    bench->call.inputs[1] = make(bench, HS_I32, 1, N, 1);
+    add_param(bench, 0, 2, V, C);
+    bench->call.outputs[0] = make(bench, HS_F64, 1, N, 1);
+}
+
+static void check_head(float z_loss, int64_t chunk, bool accumulate, bool leaves_out)
 {
     Bench bench;
-    start(&bench, &hs_layer_head_loss);
+    make_head(&bench, chunk, accumulate);
     bench.node.attributes.z_loss = z_loss;
-    bench.node.attributes.head_chunk = chunk;
-    add_input(&bench, 0, C, accumulate);
-    bench.call.inputs[1] = make(&bench, HS_I32, 1, N, 1);
+    bench.node.attributes.leaves_out = leaves_out;
     int32_t *targets = bench.call.inputs[1].data;
     for (int i = 0; i < N; i++)
         targets[i] = i % 3 == 1 ? -1 : i * 5 % V;
-    add_param(&bench, 0, 2, V, C);
-    bench.call.outputs[0] = make(&bench, HS_F64, 1, N, 1);
     HsTensor scratch[HS_NODE_SCRATCH] = { 0 };
     hs_layer_head_loss.scratch(&bench.node, bench.call.outputs, true, scratch);
     cr_assert_eq(scratch[0].shape[0], chunk < N ? chunk : N);
-    bench.call.scratch[0] = make(&bench, scratch[0].dtype, 2, scratch[0].shape[0], scratch[0].shape[1]);
+    add_scratch(&bench, scratch);
     bench.extra = z_loss > 0 ? z_term : NULL;
     check(&bench);
 }
 
 Test(layers, head_loss)
 {
-    check_head(0, 3, false); /* 3 + 3 + 2 rows */
-    check_head(0, 100, true);
-    check_head(0.25f, 1, false); /* a coefficient that float holds exactly */
+    for (int leaves_out = 0; leaves_out < 2; leaves_out++) {
+        check_head(0, 3, false, leaves_out); /* 3 + 3 + 2 rows */
+        check_head(0, 100, true, leaves_out);
+        check_head(0, 100, false, leaves_out);
+        check_head(0.25f, 1, false, leaves_out); /* a coefficient that float holds exactly */
+    }
+}
+
+/* Rows that are left out are not even read: what is no number in them goes nowhere, and their own gradient is 0. */
+static void check_left_out(unsigned kept, int64_t chunk)
+{
+    Bench bench;
+    make_head(&bench, chunk, false);
+    bench.node.attributes.leaves_out = true;
+    int32_t *targets = bench.call.inputs[1].data;
+    double *hidden = bench.call.inputs[0].data, *d_hidden = bench.call.d_inputs[0].data;
+    const double *losses = bench.call.outputs[0].data, *d_weight = bench.params[0].gradient.data;
+    for (int i = 0; i < N; i++) {
+        targets[i] = kept >> i & 1u ? i * 5 % V : -1;
+        for (int c = 0; c < C && targets[i] < 0; c++)
+            hidden[i * C + c] = NAN;
+    }
+    HsTensor scratch[HS_NODE_SCRATCH] = { 0 };
+    hs_layer_head_loss.scratch(&bench.node, bench.call.outputs, true, scratch);
+    add_scratch(&bench, scratch);
+    cr_assert_eq(hs_layer_head_loss.backward(&bench.call, &bench.node), HS_OK, "%s", hs_error_message());
+    for (int i = 0; i < N; i++) {
+        cr_expect(targets[i] < 0 ? losses[i] == 0 : losses[i] > 0, "rows %x, chunks of %d: %d", kept, (int)chunk, i);
+        for (int c = 0; c < C; c++)
+            cr_expect(targets[i] < 0 ? d_hidden[i * C + c] == 0 : isfinite(d_hidden[i * C + c]));
+    }
+    for (int i = 0; i < V * C; i++)
+        cr_expect(isfinite(d_weight[i]));
+    finish(&bench);
+}
+
+Test(layers, head_loss_leaves_out_rows_without_a_target)
+{
+    for (unsigned kept = 0; kept < 1u << N; kept++)
+        for (int64_t chunk = 1; chunk <= 4; chunk++)
+            if (__builtin_popcount(kept) / chunk * chunk + chunk < N)
+                check_left_out(kept, chunk);
 }
