@@ -38,6 +38,8 @@
       "every kernel against the reference, with error and speed; or measure which of a GPU's kernels suit products")   \
     X(tokenizer, "train|encode|decode|count ... FILE|-",                                                               \
       "learn a byte-level BPE tokenizer; text to tokens, or to a token file that trains; back to text; count")         \
+    X(cache, "[clear] [--config FILE | --folder DIR] [--unused DAYS] [section.key=value ...]",                         \
+      "list text that is kept as tokens for later runs (data.cache), or remove it")                                    \
     X(reference, "[--predicted | --man | --completion bash]",                                                          \
       "print the configuration reference or the GPU kernels' predicted times as Markdown, the manual page, or what "   \
       "makes a shell complete command lines")

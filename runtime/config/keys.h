@@ -159,20 +159,27 @@
       "false: it is to be forgotten once it has ended: nothing of it is replayed, no penalty holds it, its adapter "   \
       "is dropped, and learned, retained and forgetting leave it out; the matrix says how much of it is left")
 
-#define HS_KEYS_DATA(X, S)                                                                                            \
-    X(S, STRING, FIXED, sampling, "epoch", 0, 0, "epoch|random", "",                                                  \
-      "epoch: every window once, shuffled; random: windows at random offsets, as nanoGPT")                            \
-    X(S, STRING, FIXED, packing, "stream", 0, 0, "stream|documents|none", "",                                         \
-      "stream: documents one behind the other, cut into windows of max_length; documents: whole documents, as many "  \
-      "as a row has room for; none attends to another, and positions start anew in each; none: each document in a "   \
-      "separate row, and padding behind it; with both a longer document is cut at max_length, and the loss "          \
-      "counts no padding")                                                                                            \
-    X(S, INT, FREE, prefetch, 4, 1, 1024, NULL, "batches", "effective batches prepared ahead")                        \
-    X(S, INT, FREE, workers, 1, 1, 64, NULL, "threads", "prefetching threads")                                        \
-    X(S, STRING, FIXED, token_file, "auto", 0, 0, "auto|raw16", "",                                                   \
-      ".bin files: auto: llm.c header required; raw16: nanoGPT's headerless u16")                                     \
-    X(S, STRING, FREE, verify, "quick", 0, 0, "quick|full", "",                                                       \
-      "how files of data are known again when a run continues: quick: by size, times and samples, and by a checksum " \
+#define HS_KEYS_DATA(X, S)                                                                                             \
+    X(S, STRING, FIXED, sampling, "epoch", 0, 0, "epoch|random", "",                                                   \
+      "epoch: every window once, shuffled; random: windows at random offsets, as nanoGPT")                             \
+    X(S, STRING, FIXED, packing, "stream", 0, 0, "stream|documents|none", "",                                          \
+      "stream: documents one behind the other, cut into windows of max_length; documents: whole documents, as many "   \
+      "as a row has room for; none attends to another, and positions start anew in each; none: each document in a "    \
+      "separate row, and padding behind it; with both a longer document is cut at max_length, and the loss "           \
+      "counts no padding")                                                                                             \
+    X(S, INT, FREE, prefetch, 4, 1, 1024, NULL, "batches", "effective batches prepared ahead")                         \
+    X(S, INT, FREE, workers, 1, 1, 64, NULL, "threads", "prefetching threads")                                         \
+    X(S, STRING, FIXED, token_file, "auto", 0, 0, "auto|raw16", "",                                                    \
+      ".bin files: auto: llm.c header required; raw16: nanoGPT's headerless u16")                                      \
+    X(S, STRING, FREE, cache, "auto", 0, 0, NULL, HS_UNIT_PATH,                                                        \
+      "where text is kept as tokens for later runs: a folder; auto: .halfstep-tokens next to out_dir, for a task "     \
+      "with "                                                                                                          \
+      "32 MiB of text or more; off: nowhere. A second run reads no text, as long as files, tokenizer and reading are " \
+      "the same; trainer cache lists and clears it")                                                                   \
+    X(S, BYTES, FREE, cache_limit, 68719476736, 0, HS_NO_BOUND, NULL, "bytes",                                         \
+      "the most that the cache keeps: what was used least lately is removed; 0: no limit")                             \
+    X(S, STRING, FREE, verify, "quick", 0, 0, "quick|full", "",                                                        \
+      "how files of data are known again when a run continues: quick: by size, times and samples, and by a checksum "  \
       "where one is known and a time differs; full: each file is read for its checksum at every start")
 
 #define HS_KEYS_PRECISION(X, S)                                                                                      \

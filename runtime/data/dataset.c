@@ -19,6 +19,7 @@
 #include "kernels/base/log.h"
 #include "kernels/base/rng.h"
 #include "kernels/base/size.h"
+#include "runtime/io/storage.h"
 
 /* "10%" -> 10.  Anything else names files, unless it can only have been meant as a share. */
 static HsStatus parse_share(const char *text, double *share)
@@ -100,10 +101,18 @@ static uint64_t window_seed(const HsDatasetBuild *building)
     return building->task_index == 0 ? seed : (uint64_t)bits.word[1] << 32 | bits.word[0];
 }
 
-static bool has_target(const HsStreamTokens *stream)
+/* Whether a token counts that is not the first, which is no target. */
+static HsStatus find_target(const HsStreamTokens *stream, bool *found)
 {
-    /* The first token is not a target. */
-    return !stream->loss_mask || memchr(stream->loss_mask + 1, 1, (size_t)stream->count - 1);
+    enum { AT_ONCE = 4096 };
+    uint8_t mask[AT_ONCE];
+    *found = !hs_stream_is_masked(stream);
+    for (int64_t at = 1; !*found && at < stream->count; at += AT_ONCE) {
+        const int64_t some = stream->count - at < AT_ONCE ? stream->count - at : AT_ONCE;
+        HS_TRY(hs_stream_read_mask(stream, at, some, mask));
+        *found = memchr(mask, 1, (size_t)some);
+    }
+    return HS_OK;
 }
 
 static HsStatus check_length(const HsDatasetBuild *building, const HsDataset *dataset, const HsStreamTokens *stream,
@@ -111,6 +120,7 @@ static HsStatus check_length(const HsDatasetBuild *building, const HsDataset *da
 {
     int64_t length = dataset->sequence_length;
     const char *name = building->task->name;
+    bool found;
     if (stream->rows && stream->row_count == 0)
         return hs_fail(HS_ECONFIG,
                        "task %s: no document of %s has a token that the loss counts among its first %" PRId64
@@ -129,7 +139,8 @@ static HsStatus check_length(const HsDatasetBuild *building, const HsDataset *da
                        "task %s: %s has %" PRId64 " tokens, but one window of max_length %" PRId64 " needs %" PRId64
                        "; give more data or lower max_length",
                        name, key, stream->count, length, length + 1);
-    if (!has_target(stream))
+    HS_TRY(find_target(stream, &found));
+    if (!found)
         return hs_fail(HS_ECONFIG, "task %s: %s has no token that the loss counts: every completion is empty", name,
                        key);
     return HS_OK;
@@ -201,12 +212,6 @@ static void warn_joined(const HsDatasetBuild *buildings, int count, const HsToke
     }
 }
 
-static void free_documents(HsDocuments *documents)
-{
-    free(documents->items);
-    documents->items = NULL;
-}
-
 /* Reads and encodes a task's sources. */
 static HsStatus finish(HsDatasetBuild *building, HsTokenizer *tokenizer, HsDataset *dataset)
 {
@@ -221,8 +226,8 @@ static HsStatus finish(HsDatasetBuild *building, HsTokenizer *tokenizer, HsDatas
     warn_cut_rows(building);
     describe_packs(building);
     HS_TRY(hs_dataset_count_shared(building, &dataset->apart));
-    free_documents(&building->train);
-    free_documents(&building->validation);
+    hs_documents_deinit(&building->train);
+    hs_documents_deinit(&building->validation);
     HS_TRY(check_length(building, dataset, &dataset->train, "train"));
     return check_length(building, dataset, &dataset->validation, "validation");
 }
@@ -248,6 +253,8 @@ static HsStatus build(HsDatasetBuild *buildings, int count, HsTokenizer **tokeni
     for (int i = 0; i < count; i++) {
         HS_TRY(list_sources(&buildings[i]));
         HS_TRY(hs_dataset_leave_out(&buildings[i], &datasets[i].apart));
+        if (!hs_dataset_uses_cache(&buildings[i], buildings[i].cache))
+            buildings[i].cache = NULL;
         hs_source_list_warn(&buildings[i].sources);
         HS_TRY(check_synthetic(&buildings[i]));
     }
@@ -298,8 +305,8 @@ static void end(HsDatasetBuild *building)
 {
     hs_source_list_deinit(&building->sources);
     hs_dataset_close_needles(building);
-    free_documents(&building->train);
-    free_documents(&building->validation);
+    hs_documents_deinit(&building->train);
+    hs_documents_deinit(&building->validation);
 }
 
 HsStatus hs_dataset_create(const HsConfig *config, const HsTaskConfig *task, HsTokenizer *tokenizer, HsDataset *dataset)
@@ -333,6 +340,40 @@ void hs_dataset_deinit(HsDataset *dataset)
     *dataset = (HsDataset){ 0 };
 }
 
+/* By default next to the run, so that all runs of a folder have it. */
+HsStatus hs_task_data_cache_folder(const HsConfig *config, char **folder)
+{
+    char *parent = NULL;
+    *folder = NULL;
+    if (hs_is(config->data.cache, "off"))
+        return HS_OK;
+    if (!hs_is(config->data.cache, "auto")) {
+        *folder = strdup(config->data.cache);
+        return *folder ? HS_OK : hs_fail(HS_ENOMEM, "no memory for a path");
+    }
+    HS_TRY(hs_storage_folder(config->training.out_dir, &parent));
+    const HsStatus status = hs_storage_join(parent, ".halfstep-tokens", folder);
+    free(parent);
+    return status;
+}
+
+static HsStatus open_cache(const HsConfig *config, HsTokenCache **cache)
+{
+    const int64_t worth_it = (int64_t)32 << 20;
+    char *folder;
+    *cache = NULL;
+    HS_TRY(hs_task_data_cache_folder(config, &folder));
+    if (!folder)
+        return HS_OK;
+    HsStatus status = hs_token_cache_open(folder, cache);
+    free(folder);
+    HS_TRY(status);
+    (*cache)->limit = config->data.cache_limit;
+    (*cache)->least_text = hs_is(config->data.cache, "auto") ? worth_it : 0;
+    (*cache)->verify = hs_is(config->data.verify, "full");
+    return HS_OK;
+}
+
 static HsStatus create_tasks(const HsConfig *config, HsTokenizer *tokenizer, bool keeps_validation, HsTaskData *data)
 {
     int count = config->task_count;
@@ -346,9 +387,11 @@ static HsStatus create_tasks(const HsConfig *config, HsTokenizer *tokenizer, boo
         goto clean_up;
     }
     data->count = count;
+    HS_TRY_GOTO(status, open_cache(config, &data->cache), clean_up);
     for (int i = 0; i < count; i++) {
         begin(config, &config->tasks[i], &buildings[i], &data->tasks[i]);
         buildings[i].keeps_validation = keeps_validation;
+        buildings[i].cache = data->cache;
     }
     status = build(buildings, count, &data->tokenizer, data->tasks);
     for (int i = 0; i < count; i++)
@@ -376,6 +419,7 @@ void hs_task_data_deinit(HsTaskData *data)
         hs_dataset_deinit(&data->tasks[i]);
     free(data->tasks);
     hs_tokenizer_destroy(data->tokenizer);
+    hs_token_cache_close(data->cache);
     *data = (HsTaskData){ 0 };
 }
 
@@ -401,6 +445,6 @@ bool hs_task_data_masked(const HsTaskData *data)
 {
     bool masked = false;
     for (int i = 0; i < data->count; i++)
-        masked |= data->tasks[i].train.loss_mask != NULL;
+        masked |= hs_stream_is_masked(&data->tasks[i].train);
     return masked;
 }

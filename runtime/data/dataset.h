@@ -98,8 +98,8 @@ void hs_dataset_deinit(HsDataset *dataset);
 /* Windows, or documents' rows, in an epoch (for random windows: tokens / T). */
 int64_t hs_dataset_windows(const HsDataset *dataset);
 /* The share of the places where a training window can begin at which it holds no target that counts; 0 without a mask.
- */
-double hs_dataset_empty_share(const HsDataset *dataset);
+ * errors: those of hs_stream_read_mask */
+HsStatus hs_dataset_empty_share(const HsDataset *dataset, double *share);
 /* Row `index`: tokens [T], targets [T] (-1 where ignored).  Padding is end-of-text, or token 0 where there is none; in a
  * row of several documents each token of it is marked as a separate document, so that it costs no attention. */
 HsStatus hs_dataset_sample(const HsDataset *dataset, int64_t index, int32_t *tokens, int32_t *targets);
@@ -113,6 +113,8 @@ HsStatus hs_stream_read(const HsStreamTokens *stream, int64_t start, int64_t cou
 /* Which of them count as targets (1), of a stream that is masked: some do not. */
 bool hs_stream_is_masked(const HsStreamTokens *stream);
 HsStatus hs_stream_read_mask(const HsStreamTokens *stream, int64_t start, int64_t count, uint8_t *mask);
+/* How many of tokens [first, last) count, added to *targets. */
+HsStatus hs_stream_count_targets(const HsStreamTokens *stream, int64_t first, int64_t last, int64_t *targets);
 
 /* The datasets of all tasks under one tokenizer.  A char tokenizer is made from every task's text; synthetic sources of
  * the same name in different tasks hold different text.  An existing tokenizer is owned from then on, also on failure.
@@ -121,6 +123,7 @@ typedef struct HsTaskData {
     HsDataset *tasks; /* [count], in the order of the list; each borrows the tokenizer */
     int count;
     HsTokenizer *tokenizer;
+    struct HsTokenCache *cache; /* where text is kept as tokens; NULL: it is not (data.cache) */
 } HsTaskData;
 HsStatus hs_task_data_create(const HsConfig *config, HsTokenizer *tokenizer, HsTaskData *data);
 void hs_task_data_deinit(HsTaskData *data);
@@ -131,6 +134,8 @@ void hs_task_data_warn_shared(const HsConfig *config, const HsTaskData *data);
 /* Bytes of the sources that are read as they lie in files, or will be made: known without reading them.
  * errors: those of hs_task_data_create that need no reading */
 HsStatus hs_task_data_bytes(const HsConfig *config, size_t *bytes);
+/* The folder where text is kept as tokens, for the caller to free; NULL: nowhere (data.cache: off).  errors: HS_ENOMEM */
+HsStatus hs_task_data_cache_folder(const HsConfig *config, char **folder);
 bool hs_task_data_masked(const HsTaskData *data); /* some task's training data has a loss mask */
 
 /* Where rows come from: a pure function of the index. */

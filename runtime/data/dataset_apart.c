@@ -20,6 +20,7 @@
 #include "kernels/base/log.h"
 #include "runtime/data/source/input.h"
 #include "runtime/data/tokenizer/map.h"
+#include "runtime/io/storage.h"
 #include "runtime/io/utf8.h"
 
 /* ---- files ---- */
@@ -138,12 +139,13 @@ struct HsNeedle {
     char *begin, *end; /* of the text; one and the same where it is short */
     size_t begin_length, end_length;
     _Atomic bool begin_found, end_found;
+    uint64_t hash; /* of both ends: parts of the cache say by it what they hold */
 };
 
 enum {
-    NEEDLES = 16,         /* each is looked for in all of the training text */
-    NEEDLE_LEAST = 64,    /* bytes: less may well be there by chance */
-    NEEDLE_MOST = 1 << 16 /* of either end */
+    NEEDLES = HS_PART_NEEDLES, /* each is looked for in all of the training text */
+    NEEDLE_LEAST = 64,         /* bytes: less may well be there by chance */
+    NEEDLE_MOST = 1 << 16      /* of either end */
 };
 
 static HsStatus fill_needle(HsInput *input, HsNeedle *needle)
@@ -197,6 +199,9 @@ HsStatus hs_dataset_open_needles(HsDatasetBuild *building)
         HS_TRY(status);
         if (needle->begin_length < NEEDLE_LEAST)
             needle->begin_length = needle->end_length = 0;
+        const uint64_t ends[2] = { hs_storage_hash(needle->begin, needle->begin_length),
+                                   hs_storage_hash(needle->end, needle->end_length) };
+        needle->hash = hs_storage_hash(ends, sizeof ends);
     }
     return HS_OK;
 }
@@ -215,6 +220,23 @@ void hs_dataset_look_for_needles(void *user, int source, const char *text, size_
         look(text, length, needle->begin, needle->begin_length, &needle->begin_found);
         look(text, length, needle->end, needle->end_length, &needle->end_found);
     }
+}
+
+int64_t hs_dataset_found_needles(const HsDatasetBuild *building, uint64_t *found)
+{
+    int64_t count = 0;
+    for (int i = 0; i < building->needle_count; i++)
+        if (building->needles[i].begin_found && building->needles[i].end_found)
+            found[count++] = building->needles[i].hash;
+    return count;
+}
+
+void hs_dataset_note_found(HsDatasetBuild *building, const uint64_t *found, int64_t count)
+{
+    for (int i = 0; i < building->needle_count; i++)
+        for (int64_t k = 0; k < count && k < NEEDLES; k++)
+            if (building->needles[i].hash == found[k])
+                building->needles[i].begin_found = building->needles[i].end_found = true;
 }
 
 void hs_dataset_close_needles(HsDatasetBuild *building)
@@ -237,39 +259,43 @@ static bool is_part(const HsDatasetBuild *building, const HsEncodedDocument *doc
 }
 
 /* Hashes of validation's documents -> whether training has one with the same. */
-static HsStatus find_equal(const HsDatasetBuild *building, HsMap *hashes)
+static HsStatus find_equal(HsDatasetBuild *building, HsMap *hashes)
 {
-    const HsDocuments *train = &building->train, *validation = &building->validation;
-    for (int64_t i = 0; i < validation->count; i++)
-        HS_TRY(hs_map_put(hashes, &validation->items[i].hash, sizeof(uint64_t), false));
+    HsDocuments *train = &building->train, *validation = &building->validation;
+    for (int64_t i = 0; i < validation->count; i++) {
+        const uint64_t hash = hs_document(validation, i).hash;
+        HS_TRY(hs_map_put(hashes, &hash, sizeof hash, false));
+    }
     for (int64_t i = 0; i < train->count; i++) {
+        const uint64_t hash = hs_document(train, i).hash;
         int64_t known;
-        if (hs_map_get(hashes, &train->items[i].hash, sizeof(uint64_t), &known))
-            HS_TRY(hs_map_put(hashes, &train->items[i].hash, sizeof(uint64_t), true));
+        if (hs_map_get(hashes, &hash, sizeof hash, &known))
+            HS_TRY(hs_map_put(hashes, &hash, sizeof hash, true));
     }
     return HS_OK;
 }
 
-HsStatus hs_dataset_count_shared(const HsDatasetBuild *building, HsDatasetApart *apart)
+HsStatus hs_dataset_count_shared(HsDatasetBuild *building, HsDatasetApart *apart)
 {
     HsMap hashes = { 0 };
     if (building->share > 0)
         return HS_OK; /* cut from the same text, at its end */
     HsStatus status = find_equal(building, &hashes);
     for (int64_t i = 0; status == HS_OK && i < building->validation.count; i++) {
-        const HsEncodedDocument *document = &building->validation.items[i];
+        const HsEncodedDocument document = hs_document(&building->validation, i);
         int64_t shared = false;
-        if (!building->sources.items[document->source].kind)
+        if (!building->sources.items[document.source].kind)
             continue; /* generated */
-        (void)hs_map_get(&hashes, &document->hash, sizeof document->hash, &shared);
-        shared = shared || is_part(building, document);
+        (void)hs_map_get(&hashes, &document.hash, sizeof document.hash, &shared);
+        shared = shared || is_part(building, &document);
         apart->documents++;
-        apart->bytes += document->bytes;
+        apart->bytes += document.bytes;
         apart->shared_documents += shared;
-        apart->shared_bytes += shared ? document->bytes : 0;
+        apart->shared_bytes += shared ? document.bytes : 0;
     }
     hs_map_deinit(&hashes);
-    return status;
+    HS_TRY(building->train.failure);
+    return status == HS_OK ? building->validation.failure : status;
 }
 
 void hs_dataset_apart_deinit(HsDatasetApart *apart)

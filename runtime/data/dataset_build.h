@@ -7,7 +7,7 @@
 #define HS_RUNTIME_DATA_DATASET_BUILD_H
 
 #include "runtime/data/dataset.h"
-#include "runtime/data/source/encode.h"
+#include "runtime/data/source/token_cache.h"
 
 /* Conversations, in tokens. */
 typedef struct HsChatLengths {
@@ -22,27 +22,40 @@ typedef struct HsRowCounts {
     int64_t lost, lost_targets; /* tokens behind max_length */
 } HsRowCounts;
 
-/* The documents of a stream while it is made.  `end` counts the stream's tokens. */
+/* The documents of a stream while it is made, in memory or in parts of the cache.  `end` counts the stream's tokens. */
 typedef struct HsDocuments {
-    HsEncodedDocument *items;
     int64_t count;
+    int64_t joined;       /* of files, not of conversations: they run together where no token ends them */
+    int64_t pairs, chats; /* with a prompt and a completion; conversations */
+    int64_t known;        /* of which a generator knows the information content */
+    int64_t unrendered_contents, quoted_arguments; /* as in HsCorpus */
+    HsEncodedDocument *items;                      /* [count], or a block of what the parts hold */
     size_t capacity;
-    int64_t joined; /* of files, not of conversations: they run together where no token ends them */
-    /* Of calls of tools: as in HsCorpus */
-    int64_t unrendered_contents, quoted_arguments;
+    int64_t block_first, block_count;
+    struct HsDocumentPart {
+        HsTokenPart part;     /* borrowed from the stream's shards */
+        int64_t first, token; /* document and token, as the list counts them */
+        int source;           /* what its sources count from */
+    } * parts;
+    int part_count;
+    HsStatus failure; /* of reading parts; its message stands */
 } HsDocuments;
+
+/* Document `index`; all zero after a failure. */
+HsEncodedDocument hs_document(HsDocuments *documents, int64_t index);
+int64_t hs_document_start(HsDocuments *documents, int64_t index);
+/* What a unit brings, in memory: `before` tokens are in front of it.  errors: HS_ENOMEM */
+HsStatus hs_documents_add_unit(HsDocuments *documents, const HsEncodedUnit *unit, int64_t before);
+/* All of a part, of which `before` tokens are in front. */
+HsStatus hs_documents_add_part(HsDocuments *documents, const HsTokenPart *part, int64_t before, int source);
+void hs_documents_deinit(HsDocuments *documents);
 
 /* Documents [first, last) of a list, which a stream has whole; the list may have more of them. */
 typedef struct HsDocumentRange {
-    const HsDocuments *documents;
+    HsDocuments *documents;
     int64_t first, last;
     int64_t offset; /* the stream's first token, as the list counts them */
 } HsDocumentRange;
-
-static inline int64_t hs_document_start(const HsDocuments *documents, int64_t index)
-{
-    return index > 0 ? documents->items[index - 1].end : 0;
-}
 
 /* A text of validation that is looked for in texts of training while they are read. */
 typedef struct HsNeedle HsNeedle;
@@ -61,6 +74,7 @@ typedef struct HsDatasetBuild {
     HsDocumentRange trained, validated; /* what of them is whole in which stream */
     HsNeedle *needles;
     int needle_count;
+    HsTokenCache *cache; /* borrowed; NULL: text becomes tokens in memory */
     HsChatLengths chats;
     HsRowCounts rows;
 } HsDatasetBuild;
@@ -77,8 +91,12 @@ HsStatus hs_dataset_open_needles(HsDatasetBuild *building);
 /* HsEncoding.look */
 void hs_dataset_look_for_needles(void *user, int source, const char *text, size_t length);
 void hs_dataset_close_needles(HsDatasetBuild *building);
+/* Of those that were found so far, what they are known by -> found[HS_PART_NEEDLES]; returns how many. */
+int64_t hs_dataset_found_needles(const HsDatasetBuild *building, uint64_t *found);
+/* A part of training's says which it holds. */
+void hs_dataset_note_found(HsDatasetBuild *building, const uint64_t *found, int64_t count);
 /* From the documents, once they are read.  errors: HS_ENOMEM */
-HsStatus hs_dataset_count_shared(const HsDatasetBuild *building, HsDatasetApart *apart);
+HsStatus hs_dataset_count_shared(HsDatasetBuild *building, HsDatasetApart *apart);
 void hs_dataset_apart_deinit(HsDatasetApart *apart);
 
 /* Puts the task before the message where there are several tasks; returns `status`. */
@@ -93,6 +111,11 @@ HsStatus hs_dataset_tokenizer_from_text(const HsDatasetBuild *buildings, int cou
 /* `failed`, encoding's status; kind char: with all characters of the task that the tokenizer has not, and the mend. */
 HsStatus hs_dataset_explain_characters(const HsDatasetBuild *building, HsStatus failed);
 
+/* Whether the task's text is kept in the cache (dataset_cache.c), and sources [first, last) as parts of it: as `shards`,
+ * and their documents.  errors: the sources', HS_EIO, HS_ENOMEM */
+bool hs_dataset_uses_cache(const HsDatasetBuild *building, const HsTokenCache *cache);
+HsStatus hs_dataset_encode_cached(HsDatasetBuild *building, int first, int last, HsDocuments *documents,
+                                  HsTokenShards *shards);
 /* The sources, with building->tokenizer, to dataset->train and dataset->validation; without any text nothing more.
  * errors: the sources', HS_ENOMEM, and the tokenizer's with the file's name */
 HsStatus hs_dataset_encode(HsDatasetBuild *building, HsDataset *dataset);
@@ -104,6 +127,8 @@ HsStatus hs_dataset_require_text(const HsDatasetBuild *building, bool there);
 bool hs_dataset_stays_in_files(const HsDatasetBuild *building);
 HsStatus hs_dataset_open_files(const HsDatasetBuild *building, HsDataset *dataset);
 
+/* Where documents are kept apart, a token file is refused.  errors: HS_ECONFIG */
+HsStatus hs_dataset_refuse_tokens(const HsDatasetBuild *building, const HsSource *source);
 /* Documents are not cut in windows: data.packing is not stream. */
 bool hs_dataset_keeps_documents(const HsConfig *config);
 /* data.packing: none, documents: the rows of a stream; nothing otherwise.  errors: HS_ENOMEM (dataset_rows.c) */
@@ -112,7 +137,7 @@ HsStatus hs_dataset_make_rows(HsDatasetBuild *building, const HsDocumentRange *r
  * errors: HS_ENOMEM (dataset_packs.c) */
 HsStatus hs_dataset_pack(HsStreamTokens *stream, int64_t most);
 /* The documents that are whole in either stream to dataset->items.  errors: HS_ENOMEM, the tokenizer's */
-HsStatus hs_dataset_collect_items(const HsDatasetBuild *building, HsDataset *dataset);
+HsStatus hs_dataset_collect_items(HsDatasetBuild *building, HsDataset *dataset);
 void hs_item_set_deinit(HsItemSet *set);
 
 #endif

@@ -59,8 +59,8 @@ static char separator_of(const HsSource *source)
 /* The text of a synthetic document. */
 static HsStatus text_of(Walk *walk, const char **text, size_t *length)
 {
-    const HsDocuments *documents = walk->range->documents;
-    const int source = documents->items[walk->document].source;
+    HsDocuments *documents = walk->range->documents;
+    const int source = hs_document(documents, walk->document).source;
     HsSyntheticText *made = &walk->texts->made[source];
     if (!made->bytes) {
         const HsSourceOptions options = hs_dataset_source_options(walk->building, source);
@@ -69,7 +69,7 @@ static HsStatus text_of(Walk *walk, const char **text, size_t *length)
     }
     if (walk->source != source || walk->document < walk->source_first)
         for (walk->source_first = walk->document; walk->source_first > 0;) {
-            if (documents->items[walk->source_first - 1].source != source)
+            if (hs_document(documents, walk->source_first - 1).source != source)
                 break;
             walk->source_first--;
         }
@@ -108,21 +108,21 @@ static bool next_line(Walk *walk, char separator, TextItem *item)
 
 static bool next_item(Walk *walk, TextItem *item)
 {
-    const HsDocuments *documents = walk->range->documents;
+    HsDocuments *documents = walk->range->documents;
     for (; walk->failure == HS_OK && walk->document < walk->range->last; walk->document++, walk->at = 0) {
-        const HsEncodedDocument *document = &documents->items[walk->document];
-        const char separator = separator_of(&walk->building->sources.items[document->source]);
+        const HsEncodedDocument document = hs_document(documents, walk->document);
+        const char separator = separator_of(&walk->building->sources.items[document.source]);
         if (separator && next_line(walk, separator, item))
             return true;
-        if (document->prompt_hash == 0)
+        if (document.prompt_hash == 0)
             continue;
         const int64_t start = hs_document_start(documents, walk->document);
-        *item = (TextItem){ .prompt_hash = document->prompt_hash,
+        *item = (TextItem){ .prompt_hash = document.prompt_hash,
                             .order = walk->order++,
                             .stream = walk->stream,
                             .start = start - walk->range->offset,
-                            .prompt_tokens = document->prompt,
-                            .completion_tokens = document->end - start - document->prompt };
+                            .prompt_tokens = document.prompt,
+                            .completion_tokens = document.end - start - document.prompt };
         walk->document++;
         walk->at = 0;
         return true;
@@ -286,9 +286,18 @@ static HsStatus collect_both(const HsDatasetBuild *building, Texts *texts, HsDat
     return collect(building, &validation, &train, most, &dataset->items[HS_ITEMS_UNSEEN]);
 }
 
-HsStatus hs_dataset_collect_items(const HsDatasetBuild *building, HsDataset *dataset)
+/* Lists of documents, which may lie in files, are walked only where there is something to find. */
+static bool has_items(const HsDatasetBuild *building)
 {
-    if (building->config->evaluation.items == 0)
+    bool some = building->train.pairs > 0 || building->validation.pairs > 0;
+    for (int i = 0; !some && i < building->sources.count; i++)
+        some = separator_of(&building->sources.items[i]);
+    return some;
+}
+
+HsStatus hs_dataset_collect_items(HsDatasetBuild *building, HsDataset *dataset)
+{
+    if (building->config->evaluation.items == 0 || !has_items(building))
         return HS_OK;
     Texts texts = { .count = building->sources.count };
     texts.made = calloc((size_t)texts.count + 1, sizeof *texts.made);

@@ -16,30 +16,21 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Tokens [first, last) that the loss counts. */
-static int64_t count_targets(const HsStreamTokens *stream, int64_t first, int64_t last)
+static HsStatus add_row(HsRowCounts *counts, int64_t first, int64_t length, int64_t most, HsStreamTokens *stream)
 {
+    const int64_t kept = length < most ? length : most;
     int64_t targets = 0;
-    for (int64_t t = first; t < last; t++)
-        targets += stream->loss_mask[t];
-    return targets;
-}
-
-/* Padding is ignored by way of the mask: there is always one. */
-static HsStatus need_mask(HsStreamTokens *stream)
-{
-    if (stream->loss_mask)
-        return HS_OK;
-    stream->loss_mask = malloc((size_t)stream->count + 1);
-    if (!stream->loss_mask)
-        return hs_fail(HS_ENOMEM, "no memory for the loss mask of %" PRId64 " tokens", stream->count);
-    memset(stream->loss_mask, 1, (size_t)stream->count + 1);
+    counts->documents++;
+    counts->cut += kept < length;
+    counts->lost += length - kept;
+    HS_TRY(hs_stream_count_targets(stream, first + kept, first + length, &counts->lost_targets));
+    if (kept > 1)
+        HS_TRY(hs_stream_count_targets(stream, first + 1, first + kept, &targets));
+    if (targets > 0)
+        stream->rows[stream->row_count++] = (HsRow){ first, kept };
+    else
+        counts->without_target++;
     return HS_OK;
-}
-
-bool hs_dataset_keeps_documents(const HsConfig *config)
-{
-    return !hs_is(config->data.packing, "stream");
 }
 
 HsStatus hs_dataset_make_rows(HsDatasetBuild *building, const HsDocumentRange *range, HsStreamTokens *stream)
@@ -48,23 +39,16 @@ HsStatus hs_dataset_make_rows(HsDatasetBuild *building, const HsDocumentRange *r
     HsRowCounts *counts = &building->rows;
     if (!hs_dataset_keeps_documents(building->config))
         return HS_OK;
-    HS_TRY(need_mask(stream));
     stream->rows = malloc((size_t)(count + 1) * sizeof *stream->rows);
     if (!stream->rows)
         return hs_fail(HS_ENOMEM, "no memory for the bounds of %" PRId64 " documents", count);
     stream->entropy_floor = NAN; /* first tokens are no targets */
+    int64_t first = hs_document_start(range->documents, range->first) - range->offset;
     for (int64_t i = range->first; i < range->last; i++) {
-        const int64_t first = hs_document_start(range->documents, i) - range->offset;
-        const int64_t length = range->documents->items[i].end - range->offset - first;
-        const int64_t kept = length < most ? length : most;
-        counts->documents++;
-        counts->cut += kept < length;
-        counts->lost += length - kept;
-        counts->lost_targets += count_targets(stream, first + kept, first + length);
-        if (kept > 1 && count_targets(stream, first + 1, first + kept) > 0)
-            stream->rows[stream->row_count++] = (HsRow){ first, kept };
-        else
-            counts->without_target++;
+        const int64_t end = hs_document(range->documents, i).end - range->offset;
+        HS_TRY(range->documents->failure);
+        HS_TRY(add_row(counts, first, end - first, most, stream));
+        first = end;
     }
     if (!hs_is(building->config->data.packing, "documents"))
         return HS_OK;

@@ -14,6 +14,7 @@
 #include "runtime/data/dataset.h"
 
 /* The last counter word keeps the draws of one seed apart by purpose. */
+enum { MASK_AT_ONCE = 1024 };
 enum { SITE_EPOCH = 0x45504f43, SITE_RANDOM = 0x52414e44 };
 
 static HsPhilox draw(const HsDataset *dataset, int64_t index, uint32_t site)
@@ -48,20 +49,6 @@ int64_t hs_dataset_windows(const HsDataset *dataset)
     return dataset->random_windows ? count / length : windows_per_epoch(count, length);
 }
 
-double hs_dataset_empty_share(const HsDataset *dataset)
-{
-    const HsStreamTokens *stream = &dataset->train;
-    const int64_t length = dataset->sequence_length, starts = stream->count - length;
-    if (!stream->loss_mask || stream->rows || starts <= 0)
-        return 0;
-    int64_t empty = 0, ignored = 0; /* targets since the last that counts, the window's T among them */
-    for (int64_t target = 1; target < stream->count; target++) {
-        ignored = stream->loss_mask[target] ? 0 : ignored + 1;
-        empty += ignored >= length;
-    }
-    return (double)empty / (double)starts;
-}
-
 HsStatus hs_stream_read(const HsStreamTokens *stream, int64_t start, int64_t count, int32_t *tokens)
 {
     if (!stream->tokens)
@@ -72,12 +59,63 @@ HsStatus hs_stream_read(const HsStreamTokens *stream, int64_t start, int64_t cou
 
 bool hs_stream_is_masked(const HsStreamTokens *stream)
 {
-    return stream->loss_mask != NULL;
+    return stream->loss_mask || stream->rows || (stream->shards && stream->shards->masked); /* rows: padding is none */
 }
 
 HsStatus hs_stream_read_mask(const HsStreamTokens *stream, int64_t start, int64_t count, uint8_t *mask)
 {
-    memcpy(mask, stream->loss_mask + start, (size_t)count);
+    if (stream->loss_mask)
+        memcpy(mask, stream->loss_mask + start, (size_t)count);
+    else if (stream->shards)
+        return hs_token_shards_read_mask(stream->shards, stream->shard_start + start, count, mask);
+    else
+        memset(mask, 1, (size_t)count);
+    return HS_OK;
+}
+
+HsStatus hs_stream_count_targets(const HsStreamTokens *stream, int64_t first, int64_t last, int64_t *targets)
+{
+    uint8_t mask[MASK_AT_ONCE];
+    for (int64_t at = first; at < last; at += MASK_AT_ONCE) {
+        const int64_t some = last - at < MASK_AT_ONCE ? last - at : MASK_AT_ONCE;
+        HS_TRY(hs_stream_read_mask(stream, at, some, mask));
+        for (int64_t t = 0; t < some; t++)
+            *targets += mask[t];
+    }
+    return HS_OK;
+}
+
+HsStatus hs_dataset_empty_share(const HsDataset *dataset, double *share)
+{
+    const HsStreamTokens *stream = &dataset->train;
+    const int64_t length = dataset->sequence_length, starts = stream->count - length;
+    uint8_t mask[MASK_AT_ONCE];
+    int64_t empty = 0, ignored = 0; /* targets since the last that counts, the window's T among them */
+    *share = 0;
+    if (!hs_stream_is_masked(stream) || stream->rows || starts <= 0)
+        return HS_OK;
+    for (int64_t target = 1; target < stream->count; target++) {
+        const int64_t at = (target - 1) % MASK_AT_ONCE, left = stream->count - target;
+        if (at == 0)
+            HS_TRY(hs_stream_read_mask(stream, target, left < MASK_AT_ONCE ? left : MASK_AT_ONCE, mask));
+        ignored = mask[at] ? 0 : ignored + 1;
+        empty += ignored >= length;
+    }
+    *share = (double)empty / (double)starts;
+    return HS_OK;
+}
+
+/* Targets that do not count, of those that lie at [start, start + count), become -1. */
+static HsStatus hide_uncounted(const HsStreamTokens *stream, int64_t start, int64_t count, int32_t *targets)
+{
+    uint8_t mask[MASK_AT_ONCE];
+    for (int64_t at = 0; hs_stream_is_masked(stream) && at < count; at += MASK_AT_ONCE) {
+        const int64_t some = count - at < MASK_AT_ONCE ? count - at : MASK_AT_ONCE;
+        HS_TRY(hs_stream_read_mask(stream, start + at, some, mask));
+        for (int64_t t = 0; t < some; t++)
+            if (!mask[t])
+                targets[at + t] = -1;
+    }
     return HS_OK;
 }
 
@@ -89,52 +127,59 @@ static HsStatus copy_window(const HsStreamTokens *stream, int64_t start, int64_t
     HS_TRY(hs_stream_read(stream, start, length, tokens));
     memcpy(targets, tokens + 1, (size_t)(length - 1) * sizeof(int32_t));
     HS_TRY(hs_stream_read(stream, start + length, 1, targets + length - 1));
-    if (!stream->loss_mask)
-        return HS_OK;
-    for (int64_t t = 0; t < length; t++)
-        if (!stream->loss_mask[start + 1 + t])
-            targets[t] = -1;
-    return HS_OK;
+    return hide_uncounted(stream, start + 1, length, targets);
 }
 
-/* Several documents, each from its first token, marked but for the row's own; padding, each token by itself. */
-static void copy_pack(const HsDataset *dataset, const HsStreamTokens *stream, int64_t index, int32_t *tokens,
-                      int32_t *targets)
+/* A document from its first token, `count` of its tokens: into tokens and targets from `place` on, where there is room for
+ * its tokens, and for one target fewer. */
+static HsStatus copy_document(const HsStreamTokens *stream, const HsRow *row, int32_t *tokens, int32_t *targets)
+{
+    HS_TRY(hs_stream_read(stream, row->start, row->count - 1, tokens));
+    memcpy(targets, tokens + 1, (size_t)(row->count - 2) * sizeof *targets);
+    HS_TRY(hs_stream_read(stream, row->start + row->count - 1, 1, targets + row->count - 2));
+    return hide_uncounted(stream, row->start + 1, row->count - 1, targets);
+}
+
+/* Several documents, each from its first token, marked but for the row's own; padding, each token by itself.  A row has
+ * a token more than it has places: the last document's last one is a target alone. */
+static HsStatus copy_pack(const HsStreamTokens *stream, int64_t index, int64_t length, int32_t padding, int32_t *tokens,
+                          int32_t *targets)
 {
     const HsPack *pack = &stream->packs[index];
-    const int32_t end = hs_tokenizer_end_of_text(dataset->tokenizer), padding = end >= 0 ? end : 0;
-    const int64_t length = dataset->sequence_length;
     int64_t place = 0;
-    for (int64_t i = pack->first; i < pack->first + pack->count; i++)
-        for (int64_t t = 0; t < stream->rows[i].count; t++, place++) {
-            const int64_t at = stream->rows[i].start + t;
-            if (place > 0)
-                targets[place - 1] = t > 0 && stream->loss_mask[at] ? stream->tokens[at] : -1;
-            if (place < length)
-                tokens[place] = t == 0 && place > 0 ? ~stream->tokens[at] : stream->tokens[at];
+    for (int64_t i = pack->first; i < pack->first + pack->count; i++) {
+        const HsRow *row = &stream->rows[i];
+        HS_TRY(copy_document(stream, row, tokens + place, targets + place));
+        if (place > 0) {
+            tokens[place] = ~tokens[place];
+            targets[place - 1] = -1;
         }
+        place += row->count;
+        if (place <= length)
+            HS_TRY(hs_stream_read(stream, row->start + row->count - 1, 1, tokens + place - 1));
+    }
     for (; place <= length; place++) {
         targets[place - 1] = -1;
         if (place < length)
             tokens[place] = ~padding;
     }
+    return HS_OK;
 }
 
 /* A document from its first token, and padding. */
-static void copy_row(const HsDataset *dataset, const HsStreamTokens *stream, int64_t row, int32_t *tokens,
-                     int32_t *targets)
+static HsStatus copy_row(const HsDataset *dataset, const HsStreamTokens *stream, int64_t row, int32_t *tokens,
+                         int32_t *targets)
 {
-    if (stream->packs) {
-        copy_pack(dataset, stream, row, tokens, targets);
-        return;
+    const int32_t end = hs_tokenizer_end_of_text(dataset->tokenizer), padding = end >= 0 ? end : 0;
+    const int64_t length = dataset->sequence_length;
+    if (stream->packs)
+        return copy_pack(stream, row, length, padding, tokens, targets);
+    HS_TRY(copy_document(stream, &stream->rows[row], tokens, targets));
+    for (int64_t t = stream->rows[row].count - 1; t < length; t++) {
+        tokens[t] = padding;
+        targets[t] = -1;
     }
-    const HsRow *place = &stream->rows[row];
-    const int32_t *from = stream->tokens + place->start, end = hs_tokenizer_end_of_text(dataset->tokenizer);
-    for (int64_t t = 0; t < dataset->sequence_length; t++) {
-        const bool there = t + 1 < place->count;
-        tokens[t] = there ? from[t] : end >= 0 ? end : 0;
-        targets[t] = there && stream->loss_mask[place->start + t + 1] ? from[t + 1] : -1;
-    }
+    return HS_OK;
 }
 
 /* Which row is sample `index`. */
@@ -171,10 +216,8 @@ static int64_t random_start(const HsDataset *dataset, int64_t index)
 
 HsStatus hs_dataset_sample(const HsDataset *dataset, int64_t index, int32_t *tokens, int32_t *targets)
 {
-    if (dataset->train.rows) {
-        copy_row(dataset, &dataset->train, row_of(dataset, index), tokens, targets);
-        return HS_OK;
-    }
+    if (dataset->train.rows)
+        return copy_row(dataset, &dataset->train, row_of(dataset, index), tokens, targets);
     int64_t start = dataset->random_windows ? random_start(dataset, index) : epoch_start(dataset, index);
     return copy_window(&dataset->train, start, dataset->sequence_length, tokens, targets);
 }
@@ -202,9 +245,7 @@ HsStatus hs_dataset_validation_sample(const HsDataset *dataset, int64_t index, i
     assert(index >= 0 && index < of && of <= windows);
     /* index * windows / of without overflow: whole steps, then the rest. */
     int64_t window = index * (windows / of) + index * (windows % of) / of;
-    if (dataset->validation.rows) {
-        copy_row(dataset, &dataset->validation, window, tokens, targets);
-        return HS_OK;
-    }
+    if (dataset->validation.rows)
+        return copy_row(dataset, &dataset->validation, window, tokens, targets);
     return copy_window(&dataset->validation, window * length, length, tokens, targets);
 }

@@ -59,3 +59,19 @@ HsStatus hs_dataset_require_text(const HsDatasetBuild *building, bool there)
     return hs_fail(HS_ECONFIG, "task %s: train holds no text: every file in it is empty: %s%s", building->task->name,
                    building->sources.items[0].name, more);
 }
+
+HsStatus hs_dataset_refuse_tokens(const HsDatasetBuild *building, const HsSource *source)
+{
+    if (!hs_dataset_keeps_documents(building->config))
+        return HS_OK;
+    return hs_fail(
+        HS_ECONFIG,
+        "%s: a token file does not say where its documents end, and data.packing: %s keeps them apart: leave "
+        "the file out, give its text, or set data.packing: stream",
+        hs_source_title(source), building->config->data.packing);
+}
+
+bool hs_dataset_keeps_documents(const HsConfig *config)
+{
+    return !hs_is(config->data.packing, "stream");
+}

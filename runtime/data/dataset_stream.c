@@ -56,15 +56,6 @@ static HsStatus add_mask(Filling *filling, const HsEncodedUnit *unit)
     return HS_OK;
 }
 
-static HsStatus refuse_tokens(const HsDatasetBuild *building, const HsEncodedUnit *unit)
-{
-    return hs_fail(
-        HS_ECONFIG,
-        "%s: a token file does not say where its documents end, and data.packing: %s keeps them apart: leave "
-        "the file out, give its text, or set data.packing: stream",
-        hs_source_title(unit->from), building->config->data.packing);
-}
-
 static HsStatus add_unit(void *user, const HsEncodedUnit *unit)
 {
     Filling *filling = user;
@@ -75,42 +66,37 @@ static HsStatus add_unit(void *user, const HsEncodedUnit *unit)
     if (unit->count > 0)
         memcpy(filling->tokens.items + before, unit->tokens, (size_t)unit->count * sizeof(int32_t));
     filling->tokens.count += unit->count;
-    HS_TRY(fail_memory(hs_array_grow(&documents->items, sizeof *documents->items,
-                                     (size_t)(documents->count + unit->document_count + 1), &documents->capacity)));
-    for (int64_t i = 0; i < unit->document_count; i++) {
-        HsEncodedDocument *document = &documents->items[documents->count++];
-        *document = unit->documents[i];
-        document->end += before;
-        documents->joined += document->ends && unit->from->kind;
-        if (document->is_tokens && hs_dataset_keeps_documents(filling->building->config))
-            return refuse_tokens(filling->building, unit);
-    }
-    documents->unrendered_contents += unit->unrendered_contents;
-    documents->quoted_arguments += unit->quoted_arguments;
-    return HS_OK;
+    for (int64_t i = 0; i < unit->document_count; i++)
+        if (unit->documents[i].is_tokens)
+            HS_TRY(hs_dataset_refuse_tokens(filling->building, unit->from));
+    return fail_memory(hs_documents_add_unit(documents, unit, before));
 }
 
 /* Of a stream's conversations, which are longer than a window, and what of their answers lies beyond one. */
-static void measure_chats(HsDatasetBuild *building, const HsDocuments *documents, const uint8_t *mask)
+static HsStatus measure_chats(HsDatasetBuild *building, HsDocuments *documents, const HsStreamTokens *stream)
 {
     HsChatLengths *lengths = &building->chats;
     const int64_t most = building->config->training.max_length;
-    for (int64_t i = 0; i < documents->count; i++) {
-        const int64_t first = hs_document_start(documents, i), end = documents->items[i].end;
-        if (!documents->items[i].is_chat)
+    int64_t first = 0;
+    for (int64_t i = 0; documents->chats > 0 && i < documents->count; i++) {
+        const HsEncodedDocument document = hs_document(documents, i);
+        const int64_t begin = first, length = document.end - first;
+        first = document.end;
+        if (!document.is_chat)
             continue;
         lengths->count++;
-        if (end - first <= most)
+        if (length <= most)
             continue;
         lengths->longer++;
-        lengths->longest = end - first > lengths->longest ? end - first : lengths->longest;
-        for (int64_t t = first + most; t < end; t++)
-            lengths->answers_beyond += !mask || mask[t];
+        lengths->longest = length > lengths->longest ? length : lengths->longest;
+        HS_TRY(hs_stream_count_targets(stream, begin + most, document.end, &lengths->answers_beyond));
     }
+    return documents->failure;
 }
 
-/* Sources [first, last) to one stream. */
-static HsStatus encode(HsDatasetBuild *building, int first, int last, HsDocuments *documents, HsStreamTokens *stream)
+/* Sources [first, last) in memory. */
+static HsStatus encode_in_memory(HsDatasetBuild *building, int first, int last, HsDocuments *documents,
+                                 HsStreamTokens *stream)
 {
     Filling filling = { .building = building, .documents = documents };
     const HsEncoding encoding = { .sources = &building->sources,
@@ -133,8 +119,21 @@ static HsStatus encode(HsDatasetBuild *building, int first, int last, HsDocument
     stream->count = filling.tokens.count;
     stream->tokens = filling.tokens.items; /* the stream owns them now */
     stream->loss_mask = filling.mask;
-    measure_chats(building, documents, filling.mask);
     return HS_OK;
+}
+
+/* The same to one stream, in memory or as parts of the cache, which become `shards`. */
+static HsStatus encode(HsDatasetBuild *building, int first, int last, HsDocuments *documents, HsTokenShards *shards,
+                       HsStreamTokens *stream)
+{
+    if (building->cache) {
+        HS_TRY(hs_dataset_encode_cached(building, first, last, documents, shards));
+        stream->shards = shards;
+        stream->count = shards->tokens;
+    } else {
+        HS_TRY(encode_in_memory(building, first, last, documents, stream));
+    }
+    return measure_chats(building, documents, stream);
 }
 
 /* The floor: the documents' information content over the tokens.  Tokens and text determine each other, so it holds for
@@ -142,9 +141,10 @@ static HsStatus encode(HsDatasetBuild *building, int first, int last, HsDocument
  * content is unknown, or one is not whole. */
 static void describe(const HsDocumentRange *range, bool whole, HsStreamTokens *stream)
 {
-    double nats = whole ? 0 : (double)NAN;
-    for (int64_t i = range->first; i < range->last; i++)
-        nats += range->documents->items[i].nats;
+    const bool known = whole && range->documents->known >= range->last - range->first;
+    double nats = known ? 0 : (double)NAN;
+    for (int64_t i = range->first; known && i < range->last; i++)
+        nats += hs_document(range->documents, i).nats;
     stream->documents = range->last - range->first;
     stream->entropy_floor = stream->count > 0 ? nats / (double)stream->count : (double)NAN;
 }
@@ -154,6 +154,13 @@ static HsStatus move_tail(HsDataset *dataset, int64_t cut)
 {
     HsStreamTokens *train = &dataset->train, *validation = &dataset->validation;
     size_t count = (size_t)(train->count - cut);
+    if (train->shards) {
+        *validation = (HsStreamTokens){ .count = (int64_t)count,
+                                        .shards = train->shards,
+                                        .shard_start = train->shard_start + cut };
+        train->count = cut;
+        return HS_OK;
+    }
     validation->tokens = malloc((count + 1) * sizeof(int32_t));
     validation->loss_mask = train->loss_mask ? malloc(count + 1) : NULL;
     if (!validation->tokens || (train->loss_mask && !validation->loss_mask))
@@ -168,12 +175,17 @@ static HsStatus move_tail(HsDataset *dataset, int64_t cut)
 }
 
 /* The document that token `cut` lies in: the last that begins at or before it. */
-static int64_t find_document(const HsDocuments *documents, int64_t cut)
+static int64_t find_document(HsDocuments *documents, int64_t cut)
 {
-    int64_t index = 0;
-    while (index + 1 < documents->count && documents->items[index].end <= cut)
-        index++;
-    return index;
+    int64_t low = 0, high = documents->count - 1;
+    while (low < high) {
+        const int64_t middle = low + (high - low) / 2;
+        if (hs_document(documents, middle).end <= cut)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
 }
 
 /* Cuts the share off the end.  train keeps floor(count * (100 - share) / 100) tokens: of characters, nanoGPT's split.
@@ -181,16 +193,16 @@ static int64_t find_document(const HsDocuments *documents, int64_t cut)
  * synthetic text is cut at the nearer end too, as a part's information content is not known. */
 static HsStatus split(HsDatasetBuild *building, HsDataset *dataset)
 {
-    const HsDocuments *documents = &building->train;
+    HsDocuments *documents = &building->train;
     int64_t cut = (int64_t)floor((double)dataset->train.count * (100 - building->share) / 100);
     int64_t index = find_document(documents, cut);
-    const HsEncodedDocument *document = &documents->items[index];
+    const HsEncodedDocument document = hs_document(documents, index);
     int64_t start = hs_document_start(documents, index);
-    const int64_t before = cut - start, behind = document->end - cut;
-    if (document->is_chat || hs_dataset_keeps_documents(building->config)) {
+    const int64_t before = cut - start, behind = document.end - cut;
+    if (document.is_chat || hs_dataset_keeps_documents(building->config)) {
         index += index == 0 || (index + 1 < documents->count && before > behind);
         cut = start = hs_document_start(documents, index);
-    } else if (!isnan(document->nats)) {
+    } else if (!isnan(document.nats)) {
         index += before > behind;
         cut = start = hs_document_start(documents, index);
     }
@@ -201,7 +213,7 @@ static HsStatus split(HsDatasetBuild *building, HsDataset *dataset)
     describe(&building->trained, !inside, &dataset->train);
     describe(&building->validated, !inside, &dataset->validation);
     /* A document that is cut in two is counted once: with train, but where not even its prompt is there whole. */
-    if (inside && cut > start + document->prompt)
+    if (inside && cut > start + document.prompt)
         dataset->train.documents++;
     else if (inside)
         dataset->validation.documents++;
@@ -213,7 +225,7 @@ HsStatus hs_dataset_encode(HsDatasetBuild *building, HsDataset *dataset)
     const int train = building->train_sources;
     if (building->share == 0)
         HS_TRY(hs_dataset_open_needles(building));
-    HS_TRY(encode(building, 0, train, &building->train, &dataset->train));
+    HS_TRY(encode(building, 0, train, &building->train, &dataset->shards[0], &dataset->train));
     if (building->train.count == 0)
         return HS_OK; /* the caller says so */
     if (building->share > 0) {
@@ -221,11 +233,14 @@ HsStatus hs_dataset_encode(HsDatasetBuild *building, HsDataset *dataset)
     } else {
         building->trained = (HsDocumentRange){ &building->train, 0, building->train.count, 0 };
         describe(&building->trained, true, &dataset->train);
-        HS_TRY(encode(building, train, building->sources.count, &building->validation, &dataset->validation));
+        HS_TRY(encode(building, train, building->sources.count, &building->validation, &dataset->shards[1],
+                      &dataset->validation));
         building->validated = (HsDocumentRange){ &building->validation, 0, building->validation.count, 0 };
         describe(&building->validated, true, &dataset->validation);
     }
     HS_TRY(hs_dataset_make_rows(building, &building->trained, &dataset->train));
     HS_TRY(hs_dataset_make_rows(building, &building->validated, &dataset->validation));
-    return hs_dataset_collect_items(building, dataset);
+    HS_TRY(hs_dataset_collect_items(building, dataset));
+    HS_TRY(building->train.failure);
+    return building->validation.failure;
 }

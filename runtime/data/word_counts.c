@@ -157,7 +157,7 @@ static HsStatus count_all(Counting *counting, const HsSourceList *sources)
     HsStatus status = hs_pattern_budget_create("the texts", &counting->budget);
     for (int i = 0; status == HS_OK && i <= counting->threads; i++)
         status = hs_matcher_create(counting->budget, 0, &counting->counters[i].matcher);
-    hs_source_progress_begin(&counting->progress, &units, "counting words");
+    hs_source_progress_begin(&counting->progress, sources, 0, sources->count, "counting words");
     if (status == HS_OK)
         status = hs_units_run(&units);
     hs_source_progress_end(&counting->progress);

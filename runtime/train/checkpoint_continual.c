@@ -304,7 +304,7 @@ static bool was_masked(const HsRun *run)
 {
     bool masked = false;
     for (int i = 0; i < run->training.data.count - run->appended; i++)
-        masked = masked || run->training.data.tasks[i].train.loss_mask;
+        masked = masked || hs_stream_is_masked(&run->training.data.tasks[i].train);
     return masked;
 }
 

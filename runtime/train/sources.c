@@ -15,8 +15,8 @@
 
 #include "kernels/base/array.h"
 #include "kernels/base/log.h"
-#include "runtime/data/source/file_mark.h"
 #include "runtime/data/source/source.h"
+#include "runtime/data/source/token_cache.h"
 #include "runtime/data/tokenizer/map.h"
 #include "runtime/exchange/reduce.h"
 #include "runtime/train/run.h"
@@ -47,13 +47,14 @@ static int find_file(const HsReadFiles *files, const char *path)
 }
 
 /* One that several tasks read is listed for each, and looked at once. */
-static HsStatus add_file(HsReadFiles *files, const HsSource *source, int task, bool validates)
+static HsStatus add_file(HsReadFiles *files, const HsTokenCache *cache, const HsSource *source, int task,
+                         bool validates)
 {
     HsReadFile file = { .task = task, .validates = validates, .stays = hs_source_stays_in_file(source) };
     const int same = find_file(files, source->name);
     if (same >= 0)
         file.mark = files->items[same].mark;
-    else
+    else if (!cache || !hs_file_marks_find(cache->marks, source->name, &file.mark)) /* it has just been looked at */
         HS_TRY(hs_file_mark(source->name, false, &file.mark));
     HS_TRY(hs_array_grow(&files->items, sizeof *files->items, (size_t)files->count + 1, &files->capacity));
     if (same < 0)
@@ -95,14 +96,14 @@ static HsStatus list_sources(const HsConfig *config, const HsTaskConfig *task, H
     return share ? HS_OK : hs_source_list_add(list, task->validation, task->format);
 }
 
-static HsStatus add_task(HsReadFiles *files, const HsConfig *config, int task)
+static HsStatus add_task(HsReadFiles *files, const HsTokenCache *cache, const HsConfig *config, int task)
 {
     HsSourceList list = { 0 };
     int trained = 0;
     HsStatus status = list_sources(config, &config->tasks[task], &list, &trained);
     for (int i = 0; status == HS_OK && i < list.count; i++)
         if (list.items[i].kind) /* not synthetic */
-            status = add_file(files, &list.items[i], task, i >= trained);
+            status = add_file(files, cache, &list.items[i], task, i >= trained);
     hs_source_list_deinit(&list);
     return status;
 }
@@ -114,7 +115,7 @@ HsStatus hs_run_list_files(HsRun *run)
     if (!run->files)
         return hs_fail(HS_ENOMEM, "no memory to list the files of the training data");
     for (int i = 0; i < config->task_count; i++)
-        HS_TRY(add_task(run->files, config, i));
+        HS_TRY(add_task(run->files, run->training.data.cache, config, i));
     return complete_marks(run->files, hs_is(config->data.verify, "full"));
 }
 

@@ -89,7 +89,8 @@ static HsStatus check_targets(const HsTraining *training)
     const double noticed = 0.01, most = 0.5;
     const int64_t rows = hs_config_rows_per_step(training->config);
     for (int i = 0; i < training->data.count; i++) {
-        const double share = hs_dataset_empty_share(&training->data.tasks[i]);
+        double share;
+        HS_TRY(hs_dataset_empty_share(&training->data.tasks[i], &share));
         const char *const name = training->config->tasks[i].name;
         const char *const mend = "raise max_length, or shorten the prompts";
         if (pow(share, (double)rows) > most)

@@ -55,6 +55,8 @@ static inline void data_fixture_init(DataFixture *fixture)
     config->data.sampling = "epoch";
     config->data.packing = "stream";
     config->data.token_file = "auto";
+    config->data.cache = "off";
+    config->data.verify = "quick";
 }
 
 /* Writes folder/name and makes it the path written last; one level of subfolder is made on the way. */

@@ -89,7 +89,7 @@ HsStatus hs_sources_characters(const HsEncoding *encoding, uint8_t *present)
                                .work = work,
                                .take = take,
                                .user = &collecting };
-    hs_source_progress_begin(&collecting.progress, &units, encoding->what ? "looking for characters" : NULL);
+    hs_source_progress_begin(&collecting.progress, encoding->sources, encoding->first, encoding->last, encoding->what);
     const HsStatus status = hs_units_run(&units);
     hs_source_progress_end(&collecting.progress);
     for (int i = 0; i < threads; i++) {

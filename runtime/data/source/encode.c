@@ -43,7 +43,7 @@ typedef struct Encoder {
     /* Of the text that is being taken: */
     int64_t text_bytes;
     uint64_t text_hash;
-    HsSourceProgress progress;
+    HsSourceProgress progress, *shown;
 } Encoder;
 
 static HsStatus put_end(const Encoder *encoder, bool ends, Result *result)
@@ -270,7 +270,7 @@ static HsStatus take(void *user, const HsUnit *unit)
     Result *result = unit->result;
     if (hs_unit_is_text(unit))
         finish_text(encoder, unit, result);
-    hs_source_progress_add(&encoder->progress, unit);
+    hs_source_progress_add(encoder->shown, unit);
     const HsEncodedUnit encoded = { .from = unit->from,
                                     .source = unit->source,
                                     .tokens = result->tokens.items,
@@ -313,7 +313,8 @@ HsStatus hs_sources_encode(const HsEncoding *encoding)
                                .clear = clear,
                                .user = &encoder,
                                .result_bytes = sizeof(Result) };
-    hs_source_progress_begin(&encoder.progress, &units, encoding->what);
+    hs_source_progress_begin(&encoder.progress, encoding->sources, encoding->first, encoding->last, encoding->what);
+    encoder.shown = encoding->progress ? encoding->progress : &encoder.progress;
     if (status == HS_OK)
         status = hs_units_run(&units);
     hs_source_progress_end(&encoder.progress);

@@ -47,6 +47,7 @@ typedef struct HsEncoding {
     /* Shown each part of a text, with some of what follows, by any thread; NULL: not so */
     void (*look)(void *user, int source, const char *text, size_t length);
     void *user;
+    struct HsSourceProgress *progress; /* of several encodings; NULL: this one's, if `what` is given */
     const char *what; /* "tokenizing": what a line of progress says where it takes long; NULL: none is printed */
 } HsEncoding;
 

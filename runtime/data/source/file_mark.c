@@ -35,6 +35,12 @@ static HsStatus read_samples(const char *path, int descriptor, HsFileMark *mark)
     return status;
 }
 
+void hs_file_mark_times(const struct stat *about, char times[64])
+{
+    snprintf(times, 64, "%jd.%09ld %jd.%09ld", (intmax_t)about->st_mtim.tv_sec, about->st_mtim.tv_nsec,
+             (intmax_t)about->st_ctim.tv_sec, about->st_ctim.tv_nsec);
+}
+
 HsStatus hs_file_mark(const char *path, bool whole, HsFileMark *mark)
 {
     struct stat about;
@@ -47,8 +53,7 @@ HsStatus hs_file_mark(const char *path, bool whole, HsFileMark *mark)
         return hs_fail(HS_EIO, "%s: cannot be read: %s", path, strerror(code));
     }
     mark->bytes = about.st_size;
-    snprintf(mark->times, sizeof mark->times, "%jd.%09ld %jd.%09ld", (intmax_t)about.st_mtim.tv_sec,
-             about.st_mtim.tv_nsec, (intmax_t)about.st_ctim.tv_sec, about.st_ctim.tv_nsec);
+    hs_file_mark_times(&about, mark->times);
     HsStatus status = read_samples(path, descriptor, mark);
     close(descriptor);
     return status == HS_OK && whole ? hs_file_mark_complete(path, mark) : status;

@@ -25,9 +25,23 @@ typedef struct HsFileMark {
     uint64_t checksum; /* XXH3-64 of all bytes */
 } HsFileMark;
 
+struct stat;
+void hs_file_mark_times(const struct stat *about, char times[64]);
 /* errors: HS_EIO naming the path, HS_ENOMEM */
 HsStatus hs_file_mark(const char *path, bool whole, HsFileMark *mark);
 /* Reads all bytes, if their checksum is not known yet. */
 HsStatus hs_file_mark_complete(const char *path, HsFileMark *mark);
+
+/* Marks of files, kept from run to run in a folder: of a file with the size and times that it had, all is known. */
+typedef struct HsFileMarks HsFileMarks;
+/* folder NULL: kept for this process only.  What the folder holds and cannot be read is left out.  errors: HS_ENOMEM */
+HsStatus hs_file_marks_open(const char *folder, HsFileMarks **marks);
+/* The file's mark with its checksum; only a file that is not known, or another than it was, is read. */
+HsStatus hs_file_marks_get(HsFileMarks *marks, const char *path, HsFileMark *mark);
+/* The same of what was got before, without a look at the file. */
+bool hs_file_marks_find(const HsFileMarks *marks, const char *path, HsFileMark *mark);
+/* Keeps what was read.  Where the folder cannot be written, files are read again next time. */
+void hs_file_marks_save(HsFileMarks *marks);
+void hs_file_marks_close(HsFileMarks *marks);
 
 #endif

@@ -20,16 +20,17 @@ static int64_t bytes_of(const HsSource *source)
     return source->kind && stat(source->name, &about) == 0 ? (int64_t)about.st_size : 0;
 }
 
-void hs_source_progress_begin(HsSourceProgress *progress, const HsUnitWork *work, const char *what)
+void hs_source_progress_begin(HsSourceProgress *progress, const HsSourceList *sources, int first, int last,
+                              const char *what)
 {
     *progress = (HsSourceProgress){ .what = what, .began_s = hs_clock_s() };
     progress->next_s = progress->began_s + first_s;
-    progress->before = what ? calloc((size_t)work->sources->count + 1, sizeof *progress->before) : NULL;
+    progress->before = what ? calloc((size_t)sources->count + 1, sizeof *progress->before) : NULL;
     if (!progress->before)
         progress->what = NULL;
-    for (int i = work->first; progress->what && i < work->last; i++) {
+    for (int i = first; progress->what && i < last; i++) {
         progress->before[i] = progress->total;
-        progress->total += bytes_of(&work->sources->items[i]);
+        progress->total += bytes_of(&sources->items[i]);
     }
 }
 

@@ -15,8 +15,9 @@ typedef struct HsSourceProgress {
     bool said;
 } HsSourceProgress;
 
-/* Of the files that `work` reads.  Without memory nothing is said. */
-void hs_source_progress_begin(HsSourceProgress *progress, const HsUnitWork *work, const char *what);
+/* Of the files among sources [first, last).  Without memory nothing is said. */
+void hs_source_progress_begin(HsSourceProgress *progress, const HsSourceList *sources, int first, int last,
+                              const char *what);
 void hs_source_progress_add(HsSourceProgress *progress, const HsUnit *unit);
 void hs_source_progress_end(HsSourceProgress *progress);
 

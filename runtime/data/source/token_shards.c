@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "runtime/data/source/token_file.h"
+#include "runtime/data/source/token_part.h"
 #include "runtime/io/files.h"
 
 /* Files that stay open; of more each read opens its own. */
@@ -99,6 +100,18 @@ static HsStatus measure(HsTokenShard *shard, bool raw16)
     return HS_OK;
 }
 
+static HsStatus append(HsTokenShards *shards, const HsTokenShard *shard)
+{
+    HsTokenShard *items = realloc(shards->items, (size_t)(shards->count + 1) * sizeof *items);
+    if (!items)
+        return hs_fail(HS_ENOMEM, "no memory to list the token files");
+    shards->items = items;
+    items[shards->count++] = *shard;
+    shards->tokens += shard->count;
+    shards->masked |= shard->mask_at > 0;
+    return HS_OK;
+}
+
 HsStatus hs_token_shards_add(HsTokenShards *shards, const char *path, bool raw16)
 {
     HsTokenShard shard = { .path = strdup(path), .descriptor = -1, .first = shards->tokens };
@@ -109,21 +122,32 @@ HsStatus hs_token_shards_add(HsTokenShards *shards, const char *path, bool raw16
         status = measure(&shard, raw16);
     if (status == HS_OK)
         status = check_tokens(shards, &shard);
-    HsTokenShard *items =
-        status == HS_OK && shard.count > 0 ? realloc(shards->items, (size_t)(shards->count + 1) * sizeof *items) : NULL;
-    if (status == HS_OK && shard.count > 0 && !items)
-        status = hs_fail(HS_ENOMEM, "no memory to list the token files");
-    if (shard.descriptor >= 0 && (!items || shards->count >= OPEN_MOST)) {
+    const bool taken = status == HS_OK && shard.count > 0;
+    if (shard.descriptor >= 0 && (!taken || shards->count >= OPEN_MOST)) {
         close(shard.descriptor);
         shard.descriptor = -1;
     }
-    if (!items) {
+    if (taken)
+        status = append(shards, &shard);
+    if (!taken || status != HS_OK)
         free(shard.path);
-        return status;
-    }
-    shards->items = items;
-    items[shards->count++] = shard;
-    shards->tokens += shard.count;
+    return status;
+}
+
+HsStatus hs_token_shards_add_part(HsTokenShards *shards, HsTokenPart *part)
+{
+    const HsTokenShard shard = { .path = part->path,
+                                 .descriptor = part->descriptor,
+                                 .width = part->about.width,
+                                 .begin = part->tokens_at,
+                                 .mask_at = part->mask_at,
+                                 .first = shards->tokens,
+                                 .count = part->about.tokens };
+    if (shard.count == 0)
+        return HS_OK;
+    HS_TRY(append(shards, &shard));
+    part->path = NULL;
+    part->descriptor = -1;
     return HS_OK;
 }
 
@@ -149,6 +173,38 @@ HsStatus hs_token_shards_read(const HsTokenShards *shards, int64_t start, int64_
         HS_TRY(read_shard(shard, shards->vocabulary, at, part, tokens));
         start += part;
         tokens += part;
+        count -= part;
+    }
+    return HS_OK;
+}
+
+/* Of one file: bits [start, start + count), the lowest of a byte first. */
+static HsStatus read_bits(const HsTokenShard *shard, int64_t start, int64_t count, uint8_t *mask)
+{
+    char bytes[CHUNK_BYTES];
+    if (shard->mask_at == 0) {
+        memset(mask, 1, (size_t)count);
+        return HS_OK;
+    }
+    for (int64_t at = start, end = start + count; at < end;) {
+        const int64_t byte = at / 8, room = (int64_t)sizeof bytes * 8 - at % 8;
+        const int64_t some = end - at < room ? end - at : room;
+        HS_TRY(read_bytes(shard->path, shard->descriptor, shard->mask_at + byte, (size_t)((at % 8 + some + 7) / 8),
+                          bytes));
+        for (int64_t i = 0; i < some; i++, at++)
+            mask[at - start] = (unsigned char)bytes[at / 8 - byte] >> at % 8 & 1;
+    }
+    return HS_OK;
+}
+
+HsStatus hs_token_shards_read_mask(const HsTokenShards *shards, int64_t start, int64_t count, uint8_t *mask)
+{
+    for (int i = find(shards, start); count > 0; i++) {
+        const HsTokenShard *shard = &shards->items[i];
+        const int64_t at = start - shard->first, there = shard->count - at, part = count < there ? count : there;
+        HS_TRY(read_bits(shard, at, part, mask));
+        start += part;
+        mask += part;
         count -= part;
     }
     return HS_OK;

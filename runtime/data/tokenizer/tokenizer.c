@@ -132,6 +132,24 @@ HsStatus hs_tokenizer_save(const HsTokenizer *tokenizer, const char *path)
     return hs_storage_replace_printed(path, print, tokenizer);
 }
 
+HsStatus hs_tokenizer_hash(const HsTokenizer *tokenizer, uint64_t *hash)
+{
+    char *text = NULL;
+    size_t length = 0;
+    FILE *stream = open_memstream(&text, &length);
+    HsStatus status = stream ? tokenizer->kind->write(tokenizer, stream) : HS_ENOMEM;
+    if (stream)
+        fprintf(stream, "%s %lld %lld %d", tokenizer->kind->name, (long long)tokenizer->vocabulary,
+                (long long)tokenizer->rows, (int)tokenizer->end_of_text);
+    const bool written = stream && !ferror(stream);
+    if (stream && (fclose(stream) != 0 || !written || !text))
+        status = HS_ENOMEM;
+    if (status == HS_OK)
+        *hash = hs_storage_hash(text, length);
+    free(text);
+    return status == HS_ENOMEM ? hs_fail(HS_ENOMEM, "no memory to look at the tokenizer") : status;
+}
+
 void hs_tokenizer_destroy(HsTokenizer *tokenizer)
 {
     if (!tokenizer)

@@ -47,6 +47,8 @@ const char *hs_published_expression(const HsJson *root);
     "\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
 /* Whether it is a tokenizer.json that cuts text into pieces by the expression of Qwen's.  errors: HS_ENOMEM */
 HsStatus hs_tokenizer_is_qwen(const HsTokenizer *tokenizer, bool *is_qwen);
+/* Of all that its tokens follow from: equal tokenizers have equal ones.  errors: HS_ENOMEM */
+HsStatus hs_tokenizer_hash(const HsTokenizer *tokenizer, uint64_t *hash);
 void hs_tokenizer_destroy(HsTokenizer *tokenizer);
 
 const char *hs_tokenizer_kind(const HsTokenizer *tokenizer);

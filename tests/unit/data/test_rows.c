@@ -75,7 +75,9 @@ Test(rows, each_document_is_a_row_from_its_first_token)
     hs_dataset_validation_sample(&dataset, 1, 2, tokens, targets);
     describe_row(tokens, targets, text);
     cr_expect_str_eq(text, "z||||| |.....");
-    cr_expect_eq(hs_dataset_empty_share(&dataset), 0);
+    double share = 1;
+    cr_assert_eq(hs_dataset_empty_share(&dataset, &share), HS_OK);
+    cr_expect_eq(share, 0);
     hs_dataset_deinit(&dataset);
     data_fixture_deinit(&fixture);
 }
