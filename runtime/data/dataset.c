@@ -441,6 +441,21 @@ HsStatus hs_task_data_bytes(const HsConfig *config, size_t *bytes)
     return status;
 }
 
+static size_t stream_memory(const HsStreamTokens *stream)
+{
+    const size_t tokens = (size_t)stream->count;
+    return (stream->tokens ? tokens * sizeof *stream->tokens : 0) + (stream->loss_mask ? tokens : 0) +
+           (size_t)stream->row_count * sizeof *stream->rows + (size_t)stream->pack_count * sizeof *stream->packs;
+}
+
+size_t hs_task_data_memory(const HsTaskData *data)
+{
+    size_t bytes = 0;
+    for (int i = 0; i < data->count; i++)
+        bytes += stream_memory(&data->tasks[i].train) + stream_memory(&data->tasks[i].validation);
+    return bytes;
+}
+
 bool hs_task_data_masked(const HsTaskData *data)
 {
     bool masked = false;

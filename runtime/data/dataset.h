@@ -136,6 +136,8 @@ void hs_task_data_warn_shared(const HsConfig *config, const HsTaskData *data);
 HsStatus hs_task_data_bytes(const HsConfig *config, size_t *bytes);
 /* The folder where text is kept as tokens, for the caller to free; NULL: nowhere (data.cache: off).  errors: HS_ENOMEM */
 HsStatus hs_task_data_cache_folder(const HsConfig *config, char **folder);
+/* Bytes of tokens, masks and rows that the process holds; what stays in files is none of them. */
+size_t hs_task_data_memory(const HsTaskData *data);
 bool hs_task_data_masked(const HsTaskData *data); /* some task's training data has a loss mask */
 
 /* Where rows come from: a pure function of the index. */

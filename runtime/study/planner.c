@@ -171,6 +171,21 @@ static void print_memory(const HsMemoryPlan *plan, FILE *out)
                   : "");
 }
 
+/* Where the device is the CPU the process holds what the plan says, and more. */
+static void print_process(const HsTraining *training, const HsMemoryPlan *plan, FILE *out)
+{
+    const HsProcessPlan process = hs_training_plan_process(training, hs_memory_sum(plan->bytes));
+    if (!training->engine.device.host_accessible || training->engine.emulated)
+        return;
+    fprintf(
+        out,
+        "the process: at most %.1f MiB: these, %.1f of data in memory%s, %.1f of batches made ahead, and %.0f for the "
+        "program and for reading text\n",
+        hs_mebibytes((double)process.bytes), hs_mebibytes((double)process.data),
+        training->has_data ? "" : " (not known)", hs_mebibytes((double)process.batches),
+        hs_mebibytes((double)process.program));
+}
+
 /* --- what is left --- */
 
 static HsStatus print_room(const HsTraining *training, const HsMemoryPlan *plan, size_t limit, FILE *out)
@@ -312,6 +327,7 @@ static HsStatus print_plan(HsTraining *training, const HsPlannerOptions *options
     hs_training_describe_rules(&draft, print_line, out);
     fprintf(out, "\n");
     print_memory(&plan, out);
+    print_process(training, &plan, out);
     fprintf(out, "\n");
     HsStatus status = HS_OK;
     if (options->layers)

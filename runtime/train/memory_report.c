@@ -9,6 +9,19 @@
 #include "runtime/record/process_memory.h"
 #include "runtime/train/training.h"
 
+HsProcessPlan hs_training_plan_process(const HsTraining *training, size_t device_bytes)
+{
+    const size_t program = (size_t)64 << 20;
+    /* Tokens and targets of the loader's batches, one of which is in use, of the mixed ones, and of a window. */
+    const int64_t made = training->config->data.prefetch + 1 + 2 + 1;
+    const size_t row = (size_t)training->config->training.max_length * 2 * sizeof(int32_t);
+    HsProcessPlan plan = { .data = hs_task_data_memory(&training->data),
+                           .batches = (size_t)made * (size_t)training->rows_per_step * row,
+                           .program = program };
+    plan.bytes = device_bytes + plan.data + plan.batches + plan.program;
+    return plan;
+}
+
 static void print_row(const char *name, const size_t row[3])
 {
     hs_info("  %-20s %9.1f  %9.1f  %9.1f", name, hs_mebibytes((double)row[0]), hs_mebibytes((double)row[1]),
@@ -34,10 +47,14 @@ static void print_memory_table(const HsTraining *training)
         hs_info("  %-20s %9.1f  %9.1f  %9s  (taken since the start, by all processes)", "the device",
                 hs_mebibytes((double)training->planned.device_bytes),
                 hs_mebibytes((double)training->free_before) - hs_mebibytes((double)free_now), "");
+    char planned[16] = "";
+    if (device->host_accessible)
+        snprintf(planned, sizeof planned, "%.1f",
+                 hs_mebibytes((double)hs_training_plan_process(training, total[0]).bytes));
     if (process.peak_bytes > 0)
-        hs_info("  %-20s %9s  %9.1f  %9.1f  (resident%s)", "the process", "",
+        hs_info("  %-20s %9s  %9.1f  %9.1f  (resident%s)", "the process", planned,
                 hs_mebibytes((double)process.current_bytes), hs_mebibytes((double)process.peak_bytes),
-                device->host_accessible ? "" : ", host");
+                device->host_accessible ? "; planned: at most" : ", host");
 }
 
 void hs_training_report_memory(const HsTraining *training)
@@ -46,11 +63,15 @@ void hs_training_report_memory(const HsTraining *training)
         print_memory_table(training);
         return;
     }
-    char resident[64] = "";
+    char resident[64] = "", most[48] = "";
     const HsProcessMemory process = hs_process_memory();
+    const size_t device_bytes = hs_memory_sum(training->planned.bytes);
+    if (training->engine.device.host_accessible)
+        snprintf(most, sizeof most, ", at most %.1f planned",
+                 hs_mebibytes((double)hs_training_plan_process(training, device_bytes).bytes));
     if (process.peak_bytes > 0)
-        snprintf(resident, sizeof resident, "; the process %.1f MiB", hs_mebibytes((double)process.peak_bytes));
-    hs_info("memory: %.1f MiB planned, %.1f taken%s; by use: logging.memory=table",
-            hs_mebibytes((double)hs_memory_sum(training->planned.bytes)),
+        snprintf(resident, sizeof resident, "; the process %.1f MiB%.40s", hs_mebibytes((double)process.peak_bytes),
+                 most);
+    hs_info("memory: %.1f MiB planned, %.1f taken%s; by use: logging.memory=table", hs_mebibytes((double)device_bytes),
             hs_mebibytes((double)hs_memory_sum(training->engine.device.account.peak)), resident);
 }

@@ -261,6 +261,13 @@ HsStatus hs_training_place(HsTraining *training, size_t limit);
 HsStatus hs_training_check_host(const HsTraining *training, size_t limit);
 /* Planned, current and peak bytes by category, and the process's own, as log lines. */
 void hs_training_report_memory(const HsTraining *training);
+/* What the process takes at most where the device is the CPU; of GPUs' processes it is not known. */
+typedef struct HsProcessPlan {
+    size_t data, batches; /* tokens, masks and rows in memory; batches made ahead */
+    size_t program; /* the program with its libraries, and reading sources: a constant, which is seldom all used */
+    size_t bytes;   /* all of these and the device's */
+} HsProcessPlan;
+HsProcessPlan hs_training_plan_process(const HsTraining *training, size_t device_bytes);
 /* After memory ran out: totals, the largest tensors, and what would fit into what the device has. */
 void hs_training_explain_memory(const HsTraining *training);
 /* One optimizer step of the task that is begun, nothing around it: no record, no checkpoint.  Allocates nothing.

@@ -30,6 +30,14 @@ evaluation: {every: 8, batches: 4}
 logging: {every: 1, progress: none}
 YAML
 
+# What the process took is no more than was planned, nor 64 MiB less: a sanitizer takes more.
+within_plan() {
+    case $trainer in *san/*) return ;; esac
+    sed -nE 's/.*the process ([0-9.]+) MiB, at most ([0-9.]+) planned.*/\1 \2/p' err | grep -q . || fail "no plan for the process"
+    sed -nE 's/.*the process ([0-9.]+) MiB, at most ([0-9.]+) planned.*/\1 \2/p' err |
+        awk '{ if ($1 > $2 || $1 < $2 - 64) exit 1 }' || fail "the process: $(grep 'the process' err)"
+}
+
 # alike [OPTION...]: in memory, into the cache, and from the cache.
 alike() {
     rm -rf memory made again
@@ -37,6 +45,7 @@ alike() {
     expect 0 "$trainer" --config cache.yaml out_dir=made data.cache=kept "$@"
     expect 0 "$trainer" --config cache.yaml out_dir=again data.cache=kept "$@"
     says err "info: tokens of an earlier run's text are taken from kept (data.cache)"
+    within_plan
     for run in memory made again; do
         losses $run >$run.losses
         bits $run | grep safetensors >$run.bits
