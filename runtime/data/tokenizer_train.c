@@ -31,9 +31,11 @@ typedef struct Word {
 typedef struct Pair {
     int32_t left, right;
     int64_t count;
-    uint32_t *words; /* where it may occur, some twice or no longer */
-    size_t word_count, word_capacity;
-    int64_t noted_in; /* the round in which it was put on `grown` */
+    union {
+        uint32_t one, *many;
+    } words; /* where it may occur, some twice or no longer; most pairs have one, which needs no memory elsewhere */
+    size_t word_count, word_capacity; /* capacity 0: one */
+    int64_t noted_in;                 /* the round in which it was put on `grown` */
 } Pair;
 
 typedef struct Trainer {
@@ -133,6 +135,39 @@ static void heap_pop(Trainer *trainer, int64_t *count, uint32_t *pair)
     trainer->heap[at].pair = moving_pair;
 }
 
+static const uint32_t *words_of(const Pair *pair)
+{
+    return pair->word_capacity > 0 ? pair->words.many : &pair->words.one;
+}
+
+static void forget_words(Pair *pair)
+{
+    if (pair->word_capacity > 0)
+        free(pair->words.many);
+    pair->words.one = 0;
+    pair->word_count = pair->word_capacity = 0;
+}
+
+static HsStatus remember_word(Pair *pair, uint32_t word)
+{
+    if (pair->word_count > 0 && words_of(pair)[pair->word_count - 1] == word)
+        return HS_OK;
+    if (pair->word_capacity == 0 && pair->word_count == 0) {
+        pair->words.one = word;
+        pair->word_count = 1;
+        return HS_OK;
+    }
+    if (pair->word_capacity == 0) {
+        uint32_t *many = NULL;
+        HS_TRY(hs_array_grow(&many, sizeof *many, 2, &pair->word_capacity));
+        many[0] = pair->words.one;
+        pair->words.many = many;
+    }
+    HS_TRY(hs_array_grow(&pair->words.many, sizeof *pair->words.many, pair->word_count + 1, &pair->word_capacity));
+    pair->words.many[pair->word_count++] = word;
+    return HS_OK;
+}
+
 /* Add `change` to the count of (left, right); with `remember`, note that it occurs in the word. */
 static HsStatus change_pair(Trainer *trainer, int32_t left, int32_t right, int64_t change, bool remember, uint32_t word)
 {
@@ -147,6 +182,8 @@ static HsStatus change_pair(Trainer *trainer, int32_t left, int32_t right, int64
     }
     Pair *pair = &trainer->pairs[index];
     pair->count += change;
+    if (pair->count == 0)
+        forget_words(pair); /* it is in none of them; where it comes back it is remembered anew */
     if (!remember)
         return HS_OK;
     if (pair->noted_in != trainer->round) {
@@ -155,87 +192,94 @@ static HsStatus change_pair(Trainer *trainer, int32_t left, int32_t right, int64
         trainer->grown[trainer->grown_count++] = (uint32_t)index;
         pair->noted_in = trainer->round;
     }
-    if (pair->word_count > 0 && pair->words[pair->word_count - 1] == word)
-        return HS_OK;
-    HS_TRY(hs_array_grow(&pair->words, sizeof *pair->words, pair->word_count + 1, &pair->word_capacity));
-    pair->words[pair->word_count++] = word;
-    return HS_OK;
+    return remember_word(pair, word);
 }
 
 /* The end of a round: what may have grown goes to the heap with its new count. */
 static HsStatus push_grown(Trainer *trainer)
 {
     for (size_t i = 0; i < trainer->grown_count; i++)
-        HS_TRY(heap_push(trainer, trainer->grown[i]));
+        if (trainer->pairs[trainer->grown[i]].count >= BPE_LEAST_COUNT)
+            HS_TRY(heap_push(trainer, trainer->grown[i]));
     trainer->grown_count = 0;
     return HS_OK;
 }
 
-/* Every adjacent pair of a word; those with symbol `fresh` (or all, when -1) are remembered as occurring there. */
-static HsStatus count_word(Trainer *trainer, uint32_t index, int sign, int32_t fresh)
+/* Every adjacent pair of a word. */
+static HsStatus count_word(Trainer *trainer, uint32_t index)
 {
     const Word *word = &trainer->words[index];
     const int32_t *symbols = trainer->symbols + word->offset;
-    for (size_t i = 0; i + 1 < word->length; i++) {
-        bool remember = sign > 0 && (fresh < 0 || symbols[i] == fresh || symbols[i + 1] == fresh);
-        HS_TRY(change_pair(trainer, symbols[i], symbols[i + 1], sign * word->count, remember, index));
-    }
+    for (size_t i = 0; i + 1 < word->length; i++)
+        HS_TRY(change_pair(trainer, symbols[i], symbols[i + 1], word->count, true, index));
     return HS_OK;
 }
 
 static HsStatus build_words(Trainer *trainer)
 {
     const HsMap *pieces = &trainer->pieces;
-    if (pieces->count >= UINT32_MAX)
+    const size_t count = pieces->count;
+    if (count >= UINT32_MAX)
         return hs_fail(HS_EUNSUPPORTED, "too many distinct words to learn from: give a part of the text");
-    trainer->words = calloc(pieces->count + 1, sizeof *trainer->words);
-    trainer->symbols = calloc(pieces->pool_used + 1, sizeof *trainer->symbols);
+    size_t symbols = 0;
+    for (size_t i = 0; i < count; i++)
+        symbols += pieces->entries[i].key_length;
+    trainer->words = calloc(count + 1, sizeof *trainer->words);
+    trainer->symbols = calloc(symbols + 1, sizeof *trainer->symbols);
     if (!trainer->words || !trainer->symbols)
-        return hs_fail(HS_ENOMEM, "out of memory: %zu distinct words", pieces->count);
+        return hs_fail(HS_ENOMEM, "out of memory: %zu distinct words", count);
     size_t offset = 0;
-    for (size_t i = 0; i < pieces->count; i++) {
+    for (size_t i = 0; i < count; i++) {
         size_t length;
         const char *piece = hs_map_key(pieces, i, &length);
         trainer->words[i] = (Word){ offset, length, pieces->entries[i].value };
         for (size_t k = 0; k < length; k++)
             trainer->symbols[offset++] = trainer->learned.byte_ids[(unsigned char)piece[k]];
-        HS_TRY(count_word(trainer, (uint32_t)i, 1, -1));
     }
+    hs_map_deinit(&trainer->pieces); /* as large as what follows */
+    for (size_t i = 0; i < count; i++)
+        HS_TRY(count_word(trainer, (uint32_t)i));
     return push_grown(trainer);
 }
 
-/* Replace (left, right) by `fresh` in one word, from the left, and bring the counts of its pairs up to date. */
+/* Replace (left, right) by `fresh` in one word, from the left, and bring the counts of the pairs that this breaks up and
+ * makes up to date. */
 static HsStatus merge_in_word(Trainer *trainer, uint32_t index, int32_t left, int32_t right, int32_t fresh)
 {
     Word *word = &trainer->words[index];
     int32_t *symbols = trainer->symbols + word->offset;
-    bool occurs = false;
-    for (size_t i = 0; i + 1 < word->length && !occurs; i++)
-        occurs = symbols[i] == left && symbols[i + 1] == right;
-    if (!occurs)
-        return HS_OK;
-    HS_TRY(count_word(trainer, index, -1, -1));
+    const int64_t count = word->count;
     size_t kept = 0;
+    int32_t before = -1; /* the symbol in front as it was */
+    bool merged = false; /* it has just become part of `fresh` */
     for (size_t i = 0; i < word->length; kept++) {
-        bool here = i + 1 < word->length && symbols[i] == left && symbols[i + 1] == right;
-        symbols[kept] = here ? fresh : symbols[i];
+        const int32_t symbol = symbols[i];
+        const bool here = i + 1 < word->length && symbol == left && symbols[i + 1] == right;
+        if (here)
+            HS_TRY(change_pair(trainer, left, right, -count, false, index));
+        if (i > 0 && (here || merged)) {
+            HS_TRY(change_pair(trainer, before, symbol, -count, false, index));
+            HS_TRY(change_pair(trainer, symbols[kept - 1], here ? fresh : symbol, count, true, index));
+        }
+        before = here ? right : symbol;
+        merged = here;
+        symbols[kept] = here ? fresh : symbol;
         i += here ? 2 : 1;
     }
     word->length = kept;
-    return count_word(trainer, index, 1, fresh);
+    return HS_OK;
 }
 
 static HsStatus merge_pair(Trainer *trainer, uint32_t index)
 {
     Pair pair = trainer->pairs[index]; /* a copy: the array may move */
-    trainer->pairs[index].words = NULL;
     trainer->pairs[index].word_count = trainer->pairs[index].word_capacity = 0;
     int32_t fresh = -1;
     HsStatus status = hs_bpe_learned_add(&trainer->learned, pair.left, pair.right, &fresh);
     trainer->round++;
     for (size_t i = 0; i < pair.word_count && status == HS_OK; i++)
-        status = merge_in_word(trainer, pair.words[i], pair.left, pair.right, fresh);
-    free(pair.words);
+        status = merge_in_word(trainer, words_of(&pair)[i], pair.left, pair.right, fresh);
+    forget_words(&pair);
     return status == HS_OK ? push_grown(trainer) : status;
 }
 
@@ -282,7 +326,7 @@ HsStatus hs_tokenizer_train(const HsTaskConfig *task, int64_t vocabulary, const 
     if (status == HS_OK)
         status = hs_bpe_learned_write(&trainer.learned, output_path);
     for (size_t i = 0; i < trainer.pair_count; i++)
-        free(trainer.pairs[i].words);
+        forget_words(&trainer.pairs[i]);
     free(trainer.pairs);
     free(trainer.grown);
     free(trainer.heap);

@@ -28,10 +28,7 @@ typedef struct Counting {
 
 static HsStatus count_piece(void *context, const char *piece, size_t length)
 {
-    HsMap *pieces = context;
-    int64_t count = 0;
-    (void)hs_map_get(pieces, piece, length, &count);
-    return hs_map_put(pieces, piece, length, count + 1);
+    return hs_map_add(context, piece, length, 1);
 }
 
 /* Records' texts one by one, as they are tokenized: no word straddles two of them. */
@@ -125,16 +122,8 @@ static HsStatus find_border(void *user, const HsTextPart *part, size_t *at)
 static HsStatus add_counts(void *user, const HsUnit *unit)
 {
     Counting *counting = user;
-    const HsMap *pieces = unit->result;
     hs_source_progress_add(&counting->progress, unit);
-    for (size_t i = 0; i < pieces->count; i++) {
-        size_t length;
-        int64_t count = 0;
-        const char *piece = hs_map_key(pieces, i, &length);
-        (void)hs_map_get(counting->pieces, piece, length, &count);
-        HS_TRY(hs_map_put(counting->pieces, piece, length, count + pieces->entries[i].value));
-    }
-    return HS_OK;
+    return hs_map_add_all(counting->pieces, unit->result);
 }
 
 static void free_counts(void *result)

@@ -14,7 +14,7 @@
 #include "kernels/base/array.h"
 #include "runtime/data/tokenizer/bpe_encoder.h"
 
-enum { CACHED_PIECE_BYTES = 64, CACHE_ENTRIES = 1 << 17, COUNT_BITS = 8 };
+enum { CACHED_PIECE_BYTES = 64, CACHE_ENTRIES = 1 << 16, COUNT_BITS = 8 };
 
 static bool precedes(const HsBpeCandidate *a, const HsBpeCandidate *b)
 {
@@ -187,31 +187,66 @@ static HsStatus encode_new_piece(HsBpeEncoder *encoder, const char *piece, size_
     return HS_OK;
 }
 
+/* A cached piece's value: the number of its tokens, and above it the tokens themselves or, where they are many, their
+ * place in `cached`. */
+static bool fits_value(const HsBpeEncoder *encoder, int64_t count)
+{
+    return count * encoder->token_bits + COUNT_BITS < 64;
+}
+
+static HsStatus take_cached(HsBpeEncoder *encoder, int64_t value)
+{
+    HsTokens *tokens = encoder->tokens;
+    const int64_t count = value & ((1 << COUNT_BITS) - 1);
+    HS_TRY(hs_tokens_reserve(tokens, count));
+    int32_t *out = tokens->items + tokens->count;
+    uint64_t rest = (uint64_t)value >> COUNT_BITS;
+    tokens->count += count;
+    if (!fits_value(encoder, count)) {
+        memcpy(out, encoder->cached.items + rest, (size_t)count * sizeof *out);
+        return HS_OK;
+    }
+    for (int64_t i = 0; i < count; i++, rest >>= encoder->token_bits)
+        out[i] = (int32_t)(rest & ((UINT64_C(1) << encoder->token_bits) - 1));
+    return HS_OK;
+}
+
+/* A full cache begins anew: what is frequent is soon back in it. */
+static HsStatus put_cached(HsBpeEncoder *encoder, const char *piece, size_t length, const int32_t *tokens,
+                           int64_t count)
+{
+    HsTokens *cached = &encoder->cached;
+    if (count == 0)
+        return HS_OK;
+    assert(count < 1 << COUNT_BITS); /* at most two tokens a byte */
+    if (encoder->cache.count >= CACHE_ENTRIES) {
+        hs_map_clear(&encoder->cache);
+        cached->count = 0;
+    }
+    uint64_t value = 0;
+    if (fits_value(encoder, count)) {
+        for (int64_t i = count - 1; i >= 0; i--)
+            value = value << encoder->token_bits | (uint32_t)tokens[i];
+    } else {
+        value = (uint64_t)cached->count;
+        HS_TRY(hs_tokens_reserve(cached, count));
+        memcpy(cached->items + cached->count, tokens, (size_t)count * sizeof(int32_t));
+        cached->count += count;
+    }
+    return hs_map_put(&encoder->cache, piece, length, (int64_t)(value << COUNT_BITS | (uint64_t)count));
+}
+
 /* Through the cache where the piece is short. */
 static HsStatus encode_cached(HsBpeEncoder *encoder, const char *piece, size_t length)
 {
-    HsTokens *tokens = encoder->tokens, *cached = &encoder->cached;
     if (length > CACHED_PIECE_BYTES)
         return encode_new_piece(encoder, piece, length);
-    int64_t place;
-    if (hs_map_get(&encoder->cache, piece, length, &place)) {
-        int64_t count = place & ((1 << COUNT_BITS) - 1);
-        HS_TRY(hs_tokens_reserve(tokens, count));
-        memcpy(tokens->items + tokens->count, cached->items + (place >> COUNT_BITS), (size_t)count * sizeof(int32_t));
-        tokens->count += count;
-        return HS_OK;
-    }
-    int64_t before = tokens->count;
+    int64_t value;
+    if (hs_map_get(&encoder->cache, piece, length, &value))
+        return take_cached(encoder, value);
+    const int64_t before = encoder->tokens->count;
     HS_TRY(encode_new_piece(encoder, piece, length));
-    int64_t count = tokens->count - before;
-    if (encoder->cache.count >= CACHE_ENTRIES || count == 0)
-        return HS_OK;
-    assert(count < 1 << COUNT_BITS); /* at most two tokens a byte */
-    HS_TRY(hs_tokens_reserve(cached, count));
-    memcpy(cached->items + cached->count, tokens->items + before, (size_t)count * sizeof(int32_t));
-    HS_TRY(hs_map_put(&encoder->cache, piece, length, cached->count << COUNT_BITS | count));
-    cached->count += count;
-    return HS_OK;
+    return put_cached(encoder, piece, length, encoder->tokens->items + before, encoder->tokens->count - before);
 }
 
 /* Where a long piece may be cut after `from`: between two known units that stand side by side in no merged token. */

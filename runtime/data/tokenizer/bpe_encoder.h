@@ -28,8 +28,9 @@ typedef struct HsBpeEncoder {
     size_t symbol_count, symbol_capacity;
     HsBpeCandidate *heap;
     size_t heap_count, heap_capacity;
-    HsMap cache; /* piece -> its tokens' place in cached: offset << COUNT_BITS | count */
-    HsTokens cached;
+    HsMap cache;     /* piece -> its tokens, or their place in cached */
+    HsTokens cached; /* rows of tokens that are too long for a value of the cache */
+    int token_bits;  /* that an id needs */
 } HsBpeEncoder;
 
 /* Appends a whole text's tokens, all or none. */

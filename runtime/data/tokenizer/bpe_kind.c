@@ -13,7 +13,9 @@ enum { BPE_FILE_MAX_BYTES = 256 << 20 };
 
 static HsStatus open_encoder(const HsBpe *bpe, size_t length, HsBpeEncoder *encoder)
 {
-    *encoder = (HsBpeEncoder){ .bpe = bpe };
+    *encoder = (HsBpeEncoder){ .bpe = bpe, .token_bits = 1 };
+    while (bpe->token_capacity > (size_t)1 << encoder->token_bits)
+        encoder->token_bits++;
     return hs_matcher_create(bpe->budget, length, &encoder->matcher);
 }
 

@@ -82,6 +82,23 @@ static HsStatus cut(Cutter *cutter, HsSplitBehavior behavior, size_t begin, size
     return HS_OK;
 }
 
+/* The match or gap that begins at `from`; PCRE2 is asked where the stage has no faster way. */
+static HsStatus next_range(HsMatcher *matcher, const HsStage *stage, const char *text, size_t length, size_t from,
+                           size_t *end, bool *is_match)
+{
+    *end = stage->ascii ? stage->ascii(text, length, from) : 0;
+    *is_match = *end > 0;
+    return *is_match ? HS_OK : hs_matcher_next(matcher, stage->pattern, text, length, from, end, is_match);
+}
+
+static HsStatus next_open_range(HsMatcher *matcher, const HsStage *stage, const char *text, size_t length, size_t from,
+                                size_t *end, bool *decided)
+{
+    *end = stage->ascii ? stage->ascii(text, length, from) : 0;
+    *decided = *end > 0;
+    return *decided ? HS_OK : hs_matcher_next_open(matcher, stage->pattern, text, length, from, end, decided);
+}
+
 static HsStatus cut_all(Split *split, int index, Span span)
 {
     const HsStage *stage = &split->pretokenizer->stages[index];
@@ -91,7 +108,7 @@ static HsStatus cut_all(Split *split, int index, Span span)
     const char *matched = hs_pattern_takes_stand_ins(stage->pattern) ? span.matched : span.text;
     for (size_t at = 0, end = 0; at < span.length; at = end) {
         bool is_match = false;
-        HS_TRY(hs_matcher_next(split->matcher, stage->pattern, matched, span.length, at, &end, &is_match));
+        HS_TRY(next_range(split->matcher, stage, matched, span.length, at, &end, &is_match));
         HS_TRY(cut(&cutter, stage->behavior, at, end, is_match != stage->invert));
     }
     return flush(&cutter);
@@ -212,10 +229,9 @@ static HsStatus cut_part(Parting *parting, int index, Span span, bool open)
     for (size_t at = 0, end = 0; at < span.length && !parting->stopped; at = end) {
         bool is_match = false, decided = true;
         if (open && !stage->one_character)
-            HS_TRY(
-                hs_matcher_next_open(parting->split.matcher, stage->pattern, matched, span.length, at, &end, &decided));
+            HS_TRY(next_open_range(parting->split.matcher, stage, matched, span.length, at, &end, &decided));
         else
-            HS_TRY(hs_matcher_next(parting->split.matcher, stage->pattern, matched, span.length, at, &end, &is_match));
+            HS_TRY(next_range(parting->split.matcher, stage, matched, span.length, at, &end, &is_match));
         if (!decided)
             return HS_OK;
         const bool tail = open && end == span.length && !is_match;

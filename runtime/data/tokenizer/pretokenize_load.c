@@ -60,7 +60,10 @@ static HsStatus add_byte_level(Loading *loading, const HsJson *node)
     stage->prefix = prefix ? HS_PREFIX_ALWAYS : HS_PREFIX_NEVER;
     stage->space[0] = ' ';
     loading->pretokenizer->byte_level = true;
-    return regex ? hs_pattern_create(loading->where, HS_PATTERN_GPT2, &stage->pattern) : HS_OK;
+    if (!regex)
+        return HS_OK;
+    stage->ascii = hs_ascii_match_gpt2;
+    return hs_pattern_create(loading->where, HS_PATTERN_GPT2, &stage->pattern);
 }
 
 static HsStatus add_split(Loading *loading, const HsJson *node)
@@ -69,6 +72,8 @@ static HsStatus add_split(Loading *loading, const HsJson *node)
     HS_TRY(add_stage(loading, &stage));
     HS_TRY(read_behavior(loading, node, &stage->behavior));
     HS_TRY(hs_member_flag(loading->where, node, "invert", false, &stage->invert));
+    const char *const expression = hs_json_string(hs_json_get(hs_json_get(node, "pattern"), "Regex"));
+    stage->ascii = expression ? hs_ascii_match_find(expression) : NULL;
     return hs_pattern_parse(loading->where, hs_json_get(node, "pattern"), &stage->pattern);
 }
 
@@ -214,6 +219,7 @@ HsStatus hs_pretokenizer_create_gpt2(HsPretokenizer **pretokenizer)
         return hs_fail(HS_ENOMEM, "out of memory while making a pre-tokenizer");
     made->stage_count = 1;
     made->byte_level = true;
+    made->stages[0].ascii = hs_ascii_match_gpt2;
     HsStatus status = hs_pattern_create("GPT-2's pre-tokenizer", HS_PATTERN_GPT2, &made->stages[0].pattern);
     if (status != HS_OK) {
         hs_pretokenizer_destroy(made);

@@ -7,6 +7,7 @@
 
 #include "runtime/data/tokenizer/members.h"
 #include "runtime/data/tokenizer/pretokenize.h"
+#include "runtime/data/tokenizer/pretokenize_ascii.h"
 
 enum { HS_MAX_STAGES = 16 };
 
@@ -20,7 +21,8 @@ typedef enum HsSplitBehavior {
 } HsSplitBehavior;
 
 typedef struct HsStage {
-    HsPattern *pattern; /* NULL: nothing is cut */
+    HsPattern *pattern;  /* NULL: nothing is cut */
+    HsAsciiMatch *ascii; /* the pattern's matches in ASCII; NULL: all are PCRE2's */
     HsSplitBehavior behavior;
     bool invert;        /* matches and what lies between change places */
     bool one_character; /* the pattern matches single characters, whatever follows them */

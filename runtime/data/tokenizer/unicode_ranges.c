@@ -131,7 +131,12 @@ HsStatus hs_unicode_stand_ins(const char *text, size_t length, char **copy)
     *copy = NULL;
     for (size_t at = 0, size; at < length; at += size) {
         uint32_t character = 0;
+        uint64_t word; /* most text is ASCII: eight bytes in one go */
         size = 1;
+        if (length - at >= sizeof word) {
+            memcpy(&word, text + at, sizeof word);
+            size = word & UINT64_C(0x8080808080808080) ? 1 : sizeof word;
+        }
         if ((unsigned char)text[at] < 0xE0) /* below U+0800 nothing is new */
             continue;
         size = hs_utf8_decode(text + at, length - at, &character);
