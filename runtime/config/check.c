@@ -5,6 +5,7 @@
  * and must load again.
  */
 #include "runtime/config/continual.h"
+#include "runtime/config/mixture.h"
 #include "runtime/config/model_types.h"
 #include "runtime/config/table.h"
 #include "runtime/io/byte_size.h"
@@ -515,6 +516,20 @@ static HsStatus check_moments(const HsConfig *config)
                                    config->optimizer.moments);
 }
 
+static HsStatus check_mixtures(const HsConfig *config)
+{
+    for (int i = 0; i < config->task_count; i++) {
+        const char *key = "";
+        char dotted[64], why[400];
+        if (hs_task_check_mixture(&config->tasks[i], &key) == HS_OK)
+            continue;
+        snprintf(dotted, sizeof dotted, "tasks.%d.%s", i, key);
+        snprintf(why, sizeof why, "%.390s", hs_error_message());
+        return hs_config_relation_fail(config, dotted, NULL, "%s: %s", dotted, why);
+    }
+    return HS_OK;
+}
+
 static HsStatus check_groups(const HsConfig *config)
 {
     for (int i = 0; i < config->group_count; i++) {
@@ -592,6 +607,7 @@ HsStatus hs_config_check(HsConfig *config)
                                        "optimizer.nesterov: true needs optimizer.momentum above 0");
     HS_TRY(check_moments(config));
     HS_TRY(check_continual(config));
+    HS_TRY(check_mixtures(config));
     HS_TRY(check_groups(config));
     HS_TRY(check_adapter(config));
     for (int task = 0; task < config->task_count; task++)

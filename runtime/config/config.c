@@ -3,6 +3,7 @@
  * Loading a configuration: defaults, then the file, then the command line, then relations between keys.
  * Each key remembers where its value came from, so that a relation found broken at the end can point at a line.
  */
+#include "runtime/config/mixture.h"
 #include "runtime/config/table.h"
 #include "runtime/io/files.h"
 #include "runtime/io/utf8.h"
@@ -118,6 +119,7 @@ static HsStatus apply_key(HsConfig *config, const HsConfigKey *row, int task, co
 }
 
 static HsStatus apply_groups(HsConfig *config, const char *name, const HsYaml *node);
+static HsStatus apply_sources(HsConfig *config, int task, const char *name, const HsYaml *node);
 
 /* The key that `precision: bf16` probably means. */
 static const char *main_key(const char *section)
@@ -150,6 +152,10 @@ static HsStatus apply_section(HsConfig *config, const char *section, int item, c
                                                         : apply_section(config, inner, 0, name, member));
             continue;
         }
+        if (strcmp(section, "tasks") == 0 && strcmp(member->key, "sources") == 0) {
+            HS_TRY(apply_sources(config, item, name, member));
+            continue;
+        }
         if (!key) {
             char dotted[HS_DOTTED_BYTES * 2], number[16] = "";
             if (strcmp(section, "tasks") == 0 || strcmp(section, HS_CONFIG_GROUPS) == 0)
@@ -159,6 +165,67 @@ static HsStatus apply_section(HsConfig *config, const char *section, int item, c
         }
         HS_TRY(apply_key(config, key, item, name, member));
     }
+    return HS_OK;
+}
+
+/* One member of each source, as a list: nodes[count] are copies that follow one another. */
+static HsStatus apply_member(HsConfig *config, int task, const char *key, const char *name, const HsYaml *node,
+                             HsYaml *nodes, int count)
+{
+    const HsYaml list = { .kind = HS_YAML_LIST,
+                          .line = node->line,
+                          .column = node->column,
+                          .count = count,
+                          .first = nodes,
+                          .last = nodes + count - 1 };
+    for (int i = 0; i < count; i++)
+        nodes[i].next = i + 1 < count ? &nodes[i + 1] : NULL;
+    return apply_key(config, hs_config_key_find("tasks", key), task, name, &list);
+}
+
+/* `sources: [{path, weight, name, validation}, ...]` is another way to write train, weights, source_names and
+ * source_validation. */
+static HsStatus apply_sources(HsConfig *config, int task, const char *name, const HsYaml *node)
+{
+    static const char *const members[] = { "path", "weight", "name", "validation" };
+    static const char *const keys[] = { "train", "weights", "source_names", "source_validation" };
+    enum { PATH, WEIGHT, NAME, VALIDATION, MEMBERS };
+    HsYaml nodes[MEMBERS][HS_MIXTURE_MOST];
+    int given[MEMBERS] = { 0 }, count = 0;
+    char one[] = "1";
+    if (node->kind != HS_YAML_LIST || node->count == 0 || node->count > HS_MIXTURE_MOST)
+        return hs_yaml_fail(name, node->line, node->column,
+                            "sources must be a list of 1 to %d, such as - {path: data/books, weight: 2}",
+                            HS_MIXTURE_MOST);
+    for (const HsYaml *item = node->first; item; item = item->next, count++) {
+        const HsYaml *found[MEMBERS] = { NULL };
+        for (const HsYaml *member = item->kind == HS_YAML_MAP ? item->first : NULL; member; member = member->next) {
+            int which = 0;
+            while (which < MEMBERS && strcmp(members[which], member->key) != 0)
+                which++;
+            if (which == MEMBERS || found[which] || member->kind != HS_YAML_SCALAR)
+                return hs_yaml_fail(name, member->line, member->column,
+                                    "a source has path, weight, name and validation, each once and one value (got "
+                                    "%.40s)",
+                                    member->key);
+            found[which] = member;
+            given[which]++;
+        }
+        if (!found[PATH])
+            return hs_yaml_fail(name, item->line, item->column,
+                                "a source must be a map with a path, such as {path: data/books, weight: 2}");
+        for (int which = 0; which < MEMBERS; which++)
+            nodes[which][count] = found[which] ? *found[which] : *found[PATH];
+        if (!found[WEIGHT])
+            nodes[WEIGHT][count].text = one;
+    }
+    if (given[VALIDATION] > 0 && given[VALIDATION] < count)
+        return hs_yaml_fail(name, node->line, node->column,
+                            "validation must be given for each source, or for none: %d of %d have one",
+                            given[VALIDATION], count);
+    for (int which = 0; which < MEMBERS; which++)
+        if (given[which] > 0 || which == NAME) /* names say that it is a mixture */
+            HS_TRY(apply_member(config, task, keys[which], name, node, nodes[which], count));
     return HS_OK;
 }
 

@@ -146,6 +146,20 @@
       "JSONL, JSON, CSV, TSV, Parquet: see prompt_field")                                                              \
     X(S, BYTES, FIXED, synthetic_tokens, 1000000, 1000, HS_NO_BOUND, NULL, "bytes",                                    \
       "how much text a synthetic source makes for training; a separate validation source makes one tenth of that")     \
+    X(S, STRINGS, FIXED, weights, "", 0, 0, NULL, "",                                                                  \
+      "a number for each entry of train, which are sources of a mixture then: shares of the tokens that are trained "  \
+      "on. A list `sources` of {path, weight, name, validation} may be written in place of train and these")           \
+    X(S, REAL, FIXED, temperature, 0, 0, 1000, NULL, "",                                                               \
+      "in place of weights: sources are drawn in proportion to their tokens to the power of 1 / temperature; 1: as "   \
+      "they are, above: small ones more often; 0: by weights, or as 1 where there are none")                           \
+    X(S, STRINGS, FIXED, weight_changes, "", 0, 0, NULL, "",                                                           \
+      "weights from an optimizer step of the task on: \"STEP: WEIGHT WEIGHT ...\", in ascending order")                \
+    X(S, STRING, FIXED, exhausted, "repeat", 0, 0, "repeat|drop|stop", "",                                             \
+      "a source of a mixture that has been read once: repeat: is read again, in another order; drop: the others are "  \
+      "read until they are through too, then all again; stop: an epoch of the task ends with the first")               \
+    X(S, STRINGS, FIXED, source_names, "", 0, 0, NULL, "", "names of the sources; none: their paths")                  \
+    X(S, STRINGS, FIXED, source_validation, "", 0, 0, NULL, HS_UNIT_PATH,                                              \
+      "validation of each source, as the task's; none: the task's share of each")                                      \
     X(S, INT, FIXED, steps, 0, 0, HS_NO_BOUND, NULL, "optimizer steps", "length of this task; 0: by tokens or epochs") \
     X(S, INT, FIXED, tokens, 0, 0, HS_NO_BOUND, NULL, "tokens", "its length in new training tokens; 0: by epochs")     \
     X(S, REAL, FIXED, epochs, 0, 0, HS_NO_BOUND, NULL, "epochs",                                                       \

@@ -19,6 +19,7 @@
 #include "kernels/base/log.h"
 #include "kernels/base/rng.h"
 #include "kernels/base/size.h"
+#include "runtime/data/mixture.h"
 #include "runtime/io/storage.h"
 
 /* "10%" -> 10.  Anything else names files, unless it can only have been meant as a share. */
@@ -93,7 +94,7 @@ static HsStatus list_sources(HsDatasetBuild *building)
 }
 
 /* Of the order of windows.  The first task's is the run's own, later ones are drawn from it. */
-static uint64_t window_seed(const HsDatasetBuild *building)
+uint64_t hs_dataset_window_seed(const HsDatasetBuild *building)
 {
     const uint32_t counter[4] = { building->task_index, 0, 0, 0x5441534b };
     uint64_t seed = (uint64_t)building->config->training.seed;
@@ -248,7 +249,7 @@ static HsStatus settle(const HsDatasetBuild *buildings, HsTokenizer *tokenizer)
 }
 
 /* All phases; `*tokenizer` may be given, and is made otherwise. */
-static HsStatus build(HsDatasetBuild *buildings, int count, HsTokenizer **tokenizer, HsDataset *datasets)
+HsStatus hs_dataset_build(HsDatasetBuild *buildings, int count, HsTokenizer **tokenizer, HsDataset *datasets)
 {
     for (int i = 0; i < count; i++) {
         HS_TRY(list_sources(&buildings[i]));
@@ -291,17 +292,17 @@ static uint32_t index_of_task(const HsConfig *config, const HsTaskConfig *task)
     return 0;
 }
 
-static void begin(const HsConfig *config, const HsTaskConfig *task, HsDatasetBuild *building, HsDataset *dataset)
+void hs_dataset_begin(const HsConfig *config, const HsTaskConfig *task, HsDatasetBuild *building, HsDataset *dataset)
 {
     *building = (HsDatasetBuild){ .config = config, .task = task, .task_index = index_of_task(config, task) };
     *dataset = (HsDataset){
         .sequence_length = config->training.max_length,
         .random_windows = hs_is(config->data.sampling, "random"),
-        .seed = window_seed(building),
+        .seed = hs_dataset_window_seed(building),
     };
 }
 
-static void end(HsDatasetBuild *building)
+void hs_dataset_end(HsDatasetBuild *building)
 {
     hs_source_list_deinit(&building->sources);
     hs_dataset_close_needles(building);
@@ -312,11 +313,11 @@ static void end(HsDatasetBuild *building)
 HsStatus hs_dataset_create(const HsConfig *config, const HsTaskConfig *task, HsTokenizer *tokenizer, HsDataset *dataset)
 {
     HsDatasetBuild building;
-    begin(config, task, &building, dataset);
-    HsStatus status = build(&building, 1, &tokenizer, dataset);
+    hs_dataset_begin(config, task, &building, dataset);
+    HsStatus status = hs_dataset_build(&building, 1, &tokenizer, dataset);
     dataset->tokenizer = tokenizer;
     dataset->owns_tokenizer = true;
-    end(&building);
+    hs_dataset_end(&building);
     if (status != HS_OK)
         hs_dataset_deinit(dataset);
     return status;
@@ -334,93 +335,14 @@ void hs_dataset_deinit(HsDataset *dataset)
     }
     for (int i = 0; i < HS_ITEM_SET_COUNT; i++)
         hs_item_set_deinit(&dataset->items[i]);
+    for (int i = 0; i < dataset->part_count; i++)
+        hs_dataset_deinit(&dataset->parts[i]);
+    free(dataset->parts);
+    hs_mixture_destroy(dataset->mixture);
     hs_dataset_apart_deinit(&dataset->apart);
     if (dataset->owns_tokenizer)
         hs_tokenizer_destroy(dataset->tokenizer);
     *dataset = (HsDataset){ 0 };
-}
-
-/* By default next to the run, so that all runs of a folder have it. */
-HsStatus hs_task_data_cache_folder(const HsConfig *config, char **folder)
-{
-    char *parent = NULL;
-    *folder = NULL;
-    if (hs_is(config->data.cache, "off"))
-        return HS_OK;
-    if (!hs_is(config->data.cache, "auto")) {
-        *folder = strdup(config->data.cache);
-        return *folder ? HS_OK : hs_fail(HS_ENOMEM, "no memory for a path");
-    }
-    HS_TRY(hs_storage_folder(config->training.out_dir, &parent));
-    const HsStatus status = hs_storage_join(parent, ".halfstep-tokens", folder);
-    free(parent);
-    return status;
-}
-
-static HsStatus open_cache(const HsConfig *config, HsTokenCache **cache)
-{
-    const int64_t worth_it = (int64_t)32 << 20;
-    char *folder;
-    *cache = NULL;
-    HS_TRY(hs_task_data_cache_folder(config, &folder));
-    if (!folder)
-        return HS_OK;
-    HsStatus status = hs_token_cache_open(folder, cache);
-    free(folder);
-    HS_TRY(status);
-    (*cache)->limit = config->data.cache_limit;
-    (*cache)->least_text = hs_is(config->data.cache, "auto") ? worth_it : 0;
-    (*cache)->verify = hs_is(config->data.verify, "full");
-    return HS_OK;
-}
-
-static HsStatus create_tasks(const HsConfig *config, HsTokenizer *tokenizer, bool keeps_validation, HsTaskData *data)
-{
-    int count = config->task_count;
-    HsStatus status = HS_OK;
-    assert(count > 0);
-    *data = (HsTaskData){ .tokenizer = tokenizer };
-    HsDatasetBuild *buildings = calloc((size_t)count, sizeof *buildings);
-    data->tasks = calloc((size_t)count, sizeof *data->tasks);
-    if (!buildings || !data->tasks) {
-        status = hs_fail(HS_ENOMEM, "no memory for the data of %d tasks", count);
-        goto clean_up;
-    }
-    data->count = count;
-    HS_TRY_GOTO(status, open_cache(config, &data->cache), clean_up);
-    for (int i = 0; i < count; i++) {
-        begin(config, &config->tasks[i], &buildings[i], &data->tasks[i]);
-        buildings[i].keeps_validation = keeps_validation;
-        buildings[i].cache = data->cache;
-    }
-    status = build(buildings, count, &data->tokenizer, data->tasks);
-    for (int i = 0; i < count; i++)
-        end(&buildings[i]);
-clean_up:
-    free(buildings);
-    if (status != HS_OK)
-        hs_task_data_deinit(data);
-    return status;
-}
-
-HsStatus hs_task_data_create(const HsConfig *config, HsTokenizer *tokenizer, HsTaskData *data)
-{
-    return create_tasks(config, tokenizer, false, data);
-}
-
-HsStatus hs_task_data_create_whole(const HsConfig *config, HsTokenizer *tokenizer, HsTaskData *data)
-{
-    return create_tasks(config, tokenizer, true, data);
-}
-
-void hs_task_data_deinit(HsTaskData *data)
-{
-    for (int i = 0; i < data->count; i++)
-        hs_dataset_deinit(&data->tasks[i]);
-    free(data->tasks);
-    hs_tokenizer_destroy(data->tokenizer);
-    hs_token_cache_close(data->cache);
-    *data = (HsTaskData){ 0 };
 }
 
 HsStatus hs_task_data_bytes(const HsConfig *config, size_t *bytes)
@@ -430,36 +352,13 @@ HsStatus hs_task_data_bytes(const HsConfig *config, size_t *bytes)
     for (int i = 0; status == HS_OK && i < config->task_count; i++) {
         HsDatasetBuild building;
         HsDataset dataset;
-        begin(config, &config->tasks[i], &building, &dataset);
+        hs_dataset_begin(config, &config->tasks[i], &building, &dataset);
         status = list_sources(&building);
         if (status == HS_OK)
             status = check_synthetic(&building);
         if (!hs_dataset_stays_in_files(&building))
             *bytes = hs_size_add(*bytes, source_bytes(&building));
-        end(&building);
+        hs_dataset_end(&building);
     }
     return status;
-}
-
-static size_t stream_memory(const HsStreamTokens *stream)
-{
-    const size_t tokens = (size_t)stream->count;
-    return (stream->tokens ? tokens * sizeof *stream->tokens : 0) + (stream->loss_mask ? tokens : 0) +
-           (size_t)stream->row_count * sizeof *stream->rows + (size_t)stream->pack_count * sizeof *stream->packs;
-}
-
-size_t hs_task_data_memory(const HsTaskData *data)
-{
-    size_t bytes = 0;
-    for (int i = 0; i < data->count; i++)
-        bytes += stream_memory(&data->tasks[i].train) + stream_memory(&data->tasks[i].validation);
-    return bytes;
-}
-
-bool hs_task_data_masked(const HsTaskData *data)
-{
-    bool masked = false;
-    for (int i = 0; i < data->count; i++)
-        masked |= hs_stream_is_masked(&data->tasks[i].train);
-    return masked;
 }

@@ -84,7 +84,20 @@ typedef struct HsDataset {
     int64_t sequence_length;
     bool random_windows;
     uint64_t seed;
+    /* Sources that are mixed (tasks.N.weights): train and validation have their sums, and no tokens. */
+    struct HsDataset *parts; /* NULL: none are */
+    int part_count;
+    int64_t train_windows; /* of an epoch of the mixture */
+    struct HsMixture *mixture;
 } HsDataset;
+
+/* Of a mixture: what share of the first `samples` samples each source had, and how often they went through it. */
+typedef struct HsSourceUse {
+    double share, epochs;
+} HsSourceUse;
+/* How many of the dataset's samples an optimizer step takes, by which a mixture's weights change.  errors: HS_ENOMEM */
+HsStatus hs_dataset_set_rows(HsDataset *dataset, double rows);
+HsStatus hs_dataset_source_use(const HsDataset *dataset, int64_t samples, HsSourceUse *use);
 
 /* Reads the task's sources, makes or loads the tokenizer, encodes, splits.  An existing tokenizer (from a checkpoint)
  * may be given and is owned from then on, also when this fails; NULL otherwise.  A share cut off for validation begins
@@ -112,6 +125,7 @@ HsStatus hs_dataset_validation_sample(const HsDataset *dataset, int64_t index, i
 HsStatus hs_stream_read(const HsStreamTokens *stream, int64_t start, int64_t count, int32_t *tokens);
 /* Which of them count as targets (1), of a stream that is masked: some do not. */
 bool hs_stream_is_masked(const HsStreamTokens *stream);
+bool hs_dataset_is_masked(const HsDataset *dataset); /* its training stream, or a source's, is */
 HsStatus hs_stream_read_mask(const HsStreamTokens *stream, int64_t start, int64_t count, uint8_t *mask);
 /* How many of tokens [first, last) count, added to *targets. */
 HsStatus hs_stream_count_targets(const HsStreamTokens *stream, int64_t first, int64_t last, int64_t *targets);

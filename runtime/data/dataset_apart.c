@@ -18,6 +18,7 @@
 
 #include "kernels/base/array.h"
 #include "kernels/base/log.h"
+#include "runtime/config/mixture.h"
 #include "runtime/data/source/input.h"
 #include "runtime/data/tokenizer/map.h"
 #include "runtime/io/storage.h"
@@ -305,26 +306,36 @@ void hs_dataset_apart_deinit(HsDatasetApart *apart)
     *apart = (HsDatasetApart){ 0 };
 }
 
+static void warn_shared(const HsDatasetApart *apart, const char *name)
+{
+    char more[32] = "";
+    if (apart->left_out > 1)
+        snprintf(more, sizeof more, " and %d more", apart->left_out - 1);
+    if (apart->left_out > 0)
+        hs_warn(
+            "task %s: %s%s: read for validation, and left out of training, though train's folders or patterns hold it "
+            "too; to train on it name it by its path",
+            name, apart->first_left_out, more);
+    if (apart->twice > 0)
+        hs_warn("task %s: train reads %s twice%s", name, apart->first_twice ? apart->first_twice : "a file",
+                apart->twice > 1 ? ", and other files too" : "");
+    if (apart->shared_bytes > 0)
+        hs_warn(
+            "task %s: %" PRId64 " of validation's %" PRId64 " bytes, %" PRId64 " of %" PRId64
+            " documents, are in the training text as well: their loss says nothing about new text; remove them from "
+            "one of the two",
+            name, apart->shared_bytes, apart->bytes, apart->shared_documents, apart->documents);
+}
+
 void hs_task_data_warn_shared(const HsConfig *config, const HsTaskData *data)
 {
     for (int i = 0; i < data->count; i++) {
-        const HsDatasetApart *apart = &data->tasks[i].apart;
-        const char *const name = config->tasks[i].name;
-        char more[32] = "";
-        if (apart->left_out > 1)
-            snprintf(more, sizeof more, " and %d more", apart->left_out - 1);
-        if (apart->left_out > 0)
-            hs_warn("task %s: %s%s: read for validation, and left out of training, though train's folders or patterns "
-                    "hold it too; to "
-                    "train on it name it by its path",
-                    name, apart->first_left_out, more);
-        if (apart->twice > 0)
-            hs_warn("task %s: train reads %s twice%s", name, apart->first_twice ? apart->first_twice : "a file",
-                    apart->twice > 1 ? ", and other files too" : "");
-        if (apart->shared_bytes > 0)
-            hs_warn("task %s: %" PRId64 " of validation's %" PRId64 " bytes, %" PRId64 " of %" PRId64
-                    " documents, are in the training text as well: their loss says nothing about new text; remove them "
-                    "from one of the two",
-                    name, apart->shared_bytes, apart->bytes, apart->shared_documents, apart->documents);
+        const HsTaskConfig *task = &config->tasks[i];
+        warn_shared(&data->tasks[i].apart, task->name);
+        for (int part = 0; part < data->tasks[i].part_count; part++) {
+            char name[160];
+            snprintf(name, sizeof name, "%.70s/%.80s", task->name, hs_task_source_name(task, part));
+            warn_shared(&data->tasks[i].parts[part].apart, name);
+        }
     }
 }

@@ -84,6 +84,13 @@ int64_t hs_dataset_synthetic_bytes(const HsDatasetBuild *building, int source);
 /* How a source is read; user: the HsDatasetBuild. */
 HsSourceOptions hs_dataset_source_options(const void *user, int source);
 
+/* dataset.c: a task, and an empty dataset of it; all phases of several, which have one tokenizer (NULL: it is made). */
+void hs_dataset_begin(const HsConfig *config, const HsTaskConfig *task, HsDatasetBuild *building, HsDataset *dataset);
+HsStatus hs_dataset_build(HsDatasetBuild *buildings, int count, HsTokenizer **tokenizer, HsDataset *datasets);
+void hs_dataset_end(HsDatasetBuild *building);
+/* Of the order of windows. */
+uint64_t hs_dataset_window_seed(const HsDatasetBuild *building);
+
 /* Takes files of validation out of the listed sources of training, before anything is read.  errors: HS_ENOMEM */
 HsStatus hs_dataset_leave_out(HsDatasetBuild *building, HsDatasetApart *apart);
 /* Before training's text is read: takes texts of validation that are to be looked for in it.  errors: the sources' */
@@ -121,6 +128,10 @@ HsStatus hs_dataset_encode_cached(HsDatasetBuild *building, int first, int last,
 HsStatus hs_dataset_encode(HsDatasetBuild *building, HsDataset *dataset);
 /* That some text is there.  errors: HS_ECONFIG */
 HsStatus hs_dataset_require_text(const HsDatasetBuild *building, bool there);
+
+/* dataset_mixture.c: the parts, which are the dataset's from then on, mixed as the task says.  errors: HS_ENOMEM */
+HsStatus hs_dataset_mix(const HsConfig *config, const HsTaskConfig *task, HsDataset *parts, int count,
+                        HsDataset *dataset);
 
 /* dataset_shards.c: whether the task's tokens stay in their files, and its streams over these.
  * errors: those of hs_token_shards_add */

@@ -12,6 +12,7 @@
 
 #include "kernels/base/rng.h"
 #include "runtime/data/dataset.h"
+#include "runtime/data/mixture.h"
 
 /* The last counter word keeps the draws of one seed apart by purpose. */
 enum { MASK_AT_ONCE = 1024 };
@@ -43,6 +44,8 @@ static int64_t rows_of(const HsStreamTokens *stream)
 
 int64_t hs_dataset_windows(const HsDataset *dataset)
 {
+    if (dataset->parts)
+        return dataset->train_windows;
     int64_t count = dataset->train.count, length = dataset->sequence_length;
     if (dataset->train.rows)
         return rows_of(&dataset->train);
@@ -92,7 +95,12 @@ HsStatus hs_dataset_empty_share(const HsDataset *dataset, double *share)
     uint8_t mask[MASK_AT_ONCE];
     int64_t empty = 0, ignored = 0; /* targets since the last that counts, the window's T among them */
     *share = 0;
-    if (!hs_stream_is_masked(stream) || stream->rows || starts <= 0)
+    for (int i = 0; i < dataset->part_count; i++) { /* the worst of them */
+        double own;
+        HS_TRY(hs_dataset_empty_share(&dataset->parts[i], &own));
+        *share = own > *share ? own : *share;
+    }
+    if (dataset->parts || !hs_stream_is_masked(stream) || stream->rows || starts <= 0)
         return HS_OK;
     for (int64_t target = 1; target < stream->count; target++) {
         const int64_t at = (target - 1) % MASK_AT_ONCE, left = stream->count - target;
@@ -216,6 +224,12 @@ static int64_t random_start(const HsDataset *dataset, int64_t index)
 
 HsStatus hs_dataset_sample(const HsDataset *dataset, int64_t index, int32_t *tokens, int32_t *targets)
 {
+    if (dataset->parts) {
+        int source;
+        int64_t within;
+        HS_TRY(hs_mixture_find(dataset->mixture, index, &source, &within));
+        return hs_dataset_sample(&dataset->parts[source], within, tokens, targets);
+    }
     if (dataset->train.rows)
         return copy_row(dataset, &dataset->train, row_of(dataset, index), tokens, targets);
     int64_t start = dataset->random_windows ? random_start(dataset, index) : epoch_start(dataset, index);
@@ -235,6 +249,11 @@ HsSampler hs_dataset_sampler(const HsDataset *dataset)
 int64_t hs_dataset_validation_windows(const HsDataset *dataset)
 {
     const HsStreamTokens *stream = &dataset->validation;
+    int64_t all = 0;
+    for (int i = 0; i < dataset->part_count; i++)
+        all += hs_dataset_validation_windows(&dataset->parts[i]);
+    if (dataset->parts)
+        return all;
     return stream->rows ? rows_of(stream) : (stream->count - 1) / dataset->sequence_length;
 }
 
@@ -245,6 +264,12 @@ HsStatus hs_dataset_validation_sample(const HsDataset *dataset, int64_t index, i
     assert(index >= 0 && index < of && of <= windows);
     /* index * windows / of without overflow: whole steps, then the rest. */
     int64_t window = index * (windows / of) + index * (windows % of) / of;
+    for (int i = 0; i < dataset->part_count; i++) { /* one source behind the other */
+        const int64_t own = hs_dataset_validation_windows(&dataset->parts[i]);
+        if (window < own)
+            return hs_dataset_validation_sample(&dataset->parts[i], window, own, tokens, targets);
+        window -= own;
+    }
     if (dataset->validation.rows)
         return copy_row(dataset, &dataset->validation, window, tokens, targets);
     return copy_window(&dataset->validation, window * length, length, tokens, targets);

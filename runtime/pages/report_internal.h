@@ -31,8 +31,9 @@ typedef struct HsReportRole {
 } HsReportRole;
 
 typedef struct HsReport {
-    HsJson *run, *importance, *samples, *scales; /* the latest event of each, its members checked; NULL: none */
-    HsMatrix matrix;                             /* of the latest matrix event; tasks 0: none */
+    HsJson *run, *importance, *samples, *scales,
+        *sources;    /* the latest event of each, its members checked; NULL: none */
+    HsMatrix matrix; /* of the latest matrix event; tasks 0: none */
     HsReportSeries train, replay, distillation, penalty, speed;
     HsReportSeries overall; /* evaluations that name no task: of the only one, or of all */
     HsReportSeries overall_accuracy[HS_ITEM_SET_COUNT];
@@ -88,6 +89,7 @@ const char *const *hs_report_columns(const HsMatrix *matrix, HsPage *page);
 
 void hs_report_add_accuracy(const HsReport *report, HsPage *page);
 void hs_report_add_samples(const HsReport *report, HsPage *page);
+void hs_report_add_sources(const HsReport *report, HsPage *page);
 
 /* --- report_scales.c --- */
 

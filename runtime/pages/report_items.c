@@ -118,3 +118,27 @@ void hs_report_add_samples(const HsReport *report, HsPage *page)
         add_text(page, !expected ? NULL : hs_json_is_true(hs_json_get(sample, "exact")) ? "yes" : "no");
     }
 }
+
+/* --- sources of a mixture --- */
+
+void hs_report_add_sources(const HsReport *report, HsPage *page)
+{
+    static const char *const titles[] = { "source", "share", "epochs", "validation loss" };
+    const HsJson *list = hs_json_get(report->sources, "sources");
+    if (hs_json_count(list) == 0)
+        return;
+    hs_page_section(
+        page, "Sources",
+        "Of the mixture of task %s, as last evaluated: each source's share of the samples so far, how often "
+        "they went through it, and its own validation loss in nats a token.",
+        hs_json_string(hs_json_get(report->sources, "name")));
+    hs_page_table(page, "sources of the mixture");
+    hs_page_columns(page, titles, sizeof titles / sizeof *titles);
+    for (const HsJson *source = hs_json_first(list); source; source = hs_json_next(source)) {
+        const HsJson *loss = hs_json_get(source, "val_loss");
+        hs_page_row(page, hs_json_string(hs_json_get(source, "name")));
+        hs_page_real(page, "%.1f%%", 100 * hs_json_number(hs_json_get(source, "share")));
+        hs_page_real(page, "%.2f", hs_json_number(hs_json_get(source, "epochs")));
+        hs_page_real(page, "%.4f", hs_json_is_number(loss) ? hs_json_number(loss) : (double)NAN);
+    }
+}

@@ -340,7 +340,7 @@ static void add_memory(const HsReport *report, HsPage *page)
 /* --- the page --- */
 
 static void (*const sections[])(const HsReport *report, HsPage *page) = {
-    add_head,       add_matrix,     hs_report_add_accuracy, add_curves, hs_report_add_samples,
+    add_head,       add_matrix,     hs_report_add_accuracy, add_curves, hs_report_add_sources, hs_report_add_samples,
     add_forgetting, add_importance, hs_report_add_scales,   add_memory,
 };
 

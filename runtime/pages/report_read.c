@@ -215,6 +215,23 @@ static HsStatus read_samples(HsReport *report, const char *name, HsJson *line)
     return HS_OK;
 }
 
+static HsStatus read_sources(HsReport *report, const char *name, HsJson *line)
+{
+    (void)report;
+    const char *text;
+    const HsJson *list = hs_json_get(line, "sources");
+    HS_TRY(hs_json_need_string(name, line, "name", &text));
+    if (!hs_json_is_array(list))
+        return hs_fail(HS_EFORMAT, "%s: member `sources` must be an array", name);
+    for (const HsJson *source = hs_json_first(list); source; source = hs_json_next(source)) {
+        double value;
+        HS_TRY(hs_json_need_string(name, source, "name", &text));
+        HS_TRY(hs_json_need_real(name, source, "share", &value));
+        HS_TRY(hs_json_need_real(name, source, "epochs", &value));
+    }
+    return HS_OK;
+}
+
 /* The curves of a role, made where the file names it first. */
 static HsStatus find_role(HsReport *report, const char *name, const char *role, HsReportRole **found)
 {
@@ -380,6 +397,7 @@ static const struct {
     { "matrix", read_matrix, NOT_KEPT },
     { "tasks", read_tasks, NOT_KEPT },
     { "samples", read_samples, (int)offsetof(HsReport, samples) },
+    { "sources", read_sources, (int)offsetof(HsReport, sources) },
     { "scales", read_scales, (int)offsetof(HsReport, scales) },
     { "importance", read_importance, (int)offsetof(HsReport, importance) },
     { "pressure", read_pressure, NOT_KEPT },
@@ -506,6 +524,7 @@ void hs_report_deinit(HsReport *report)
     hs_json_destroy(report->run);
     hs_json_destroy(report->scales);
     hs_json_destroy(report->samples);
+    hs_json_destroy(report->sources);
     hs_json_destroy(report->importance);
     hs_matrix_deinit(&report->matrix);
     *report = (HsReport){ 0 };

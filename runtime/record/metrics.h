@@ -63,6 +63,15 @@ typedef struct HsMetricsTask {
     double loss, accuracy_seen, accuracy_unseen; /* NAN: unknown */
 } HsMetricsTask;
 HsStatus hs_metrics_tasks(HsMetrics *metrics, int64_t step, const HsMetricsTask *tasks, int count);
+/* Event "sources" of a task that mixes its sources: a list of name, share (of the task's samples so far), epochs and
+ * val_loss (null: not known) each; TensorBoard: "sources/NAME/validation", ".../share", ".../epochs".  Prints a line for
+ * each when `print`. */
+typedef struct HsMetricsSource {
+    const char *name;
+    double share, epochs, loss;
+} HsMetricsSource;
+HsStatus hs_metrics_sources(HsMetrics *metrics, int64_t step, const char *task, const HsMetricsSource *sources,
+                            int count, bool print);
 /* Event "samples": a list of what the model continues a prompt with, each with the task's name.  Texts are any bytes:
  * what is not UTF-8 is recorded as U+FFFD. */
 typedef struct HsMetricsText {

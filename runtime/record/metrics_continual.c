@@ -150,6 +150,40 @@ HsStatus hs_metrics_tasks(HsMetrics *metrics, int64_t step, const HsMetricsTask 
     return HS_OK;
 }
 
+static HsStatus source_scalars(HsMetrics *metrics, int64_t step, const HsMetricsSource *source)
+{
+    const HsMetricsScalar scalars[] = { { "validation", source->loss },
+                                        { "share", source->share },
+                                        { "epochs", source->epochs } };
+    return hs_metrics_append_scalars(metrics, step, "sources", source->name, scalars, sizeof scalars / sizeof *scalars);
+}
+
+HsStatus hs_metrics_sources(HsMetrics *metrics, int64_t step, const char *task, const HsMetricsSource *sources,
+                            int count, bool print)
+{
+    HsJson *line = hs_metrics_event_line("sources", step, -1), *list = hs_json_array();
+    hs_json_set(line, "name", hs_json_new_text(task, strlen(task)));
+    for (int i = 0; i < count; i++) {
+        HsJson *object = hs_json_object();
+        hs_json_set(object, "name", hs_json_new_text(sources[i].name, strlen(sources[i].name)));
+        hs_json_set_real(object, "share", sources[i].share);
+        hs_json_set_real(object, "epochs", sources[i].epochs);
+        hs_json_set_real(object, "val_loss", sources[i].loss);
+        hs_json_append(list, object);
+    }
+    hs_json_set(line, "sources", list);
+    HS_TRY(hs_metrics_append_line(metrics, line));
+    for (int i = 0; i < count; i++) {
+        char text[256];
+        HS_TRY(source_scalars(metrics, step, &sources[i]));
+        snprintf(text, sizeof text, "  source %.120s: %.1f%% of the samples, %.2f epochs, val_loss %.4f\n",
+                 sources[i].name, 100 * sources[i].share, sources[i].epochs, sources[i].loss);
+        if (print)
+            hs_progress_print(&metrics->progress, text);
+    }
+    return HS_OK;
+}
+
 /* ---- samples ---- */
 
 HsStatus hs_metrics_samples(HsMetrics *metrics, int64_t step, const HsMetricsSample *samples, int count)

@@ -304,7 +304,7 @@ static bool was_masked(const HsRun *run)
 {
     bool masked = false;
     for (int i = 0; i < run->training.data.count - run->appended; i++)
-        masked = masked || hs_stream_is_masked(&run->training.data.tasks[i].train);
+        masked = masked || hs_dataset_is_masked(&run->training.data.tasks[i]);
     return masked;
 }
 

@@ -38,15 +38,21 @@ bool hs_training_is_known(const HsTraining *training, int task)
     return !training->lengths.one_phase && task < training->continual_config.known;
 }
 
-int64_t hs_training_task_steps(const HsTraining *training, int task)
+/* New sequences of a step, in the mean. */
+static double new_rows_of(const HsTraining *training, int task)
 {
-    const HsConfig *config = training->config;
-    const HsTaskConfig *own = &config->tasks[task];
     const HsReplayPlan run = hs_continual_replay_plan(&training->continual_config, training->rows_per_step);
     HsReplayPlan plan = hs_replay_plan_of_task(&run, task, 0);
     if (replays_nothing(training, &plan, task))
         plan.fraction = 0;
-    double new_rows = hs_replay_new_rows_per_step(&plan);
+    return hs_replay_new_rows_per_step(&plan);
+}
+
+int64_t hs_training_task_steps(const HsTraining *training, int task)
+{
+    const HsConfig *config = training->config;
+    const HsTaskConfig *own = &config->tasks[task];
+    const double new_rows = new_rows_of(training, task);
     if (own->steps > 0)
         return own->steps;
     if (own->tokens > 0)
@@ -73,6 +79,8 @@ static HsStatus fail_short(const HsTraining *training, int task)
 
 HsStatus hs_training_count_steps(HsTraining *training)
 {
+    for (int i = 0; training->has_data && i < training->data.count; i++)
+        HS_TRY(hs_dataset_set_rows(&training->data.tasks[i], new_rows_of(training, i)));
     HsLengths *lengths = &training->lengths;
     const HsConfig *config = training->config;
     lengths->joint = hs_continual_mixes_tasks(&training->continual_config);

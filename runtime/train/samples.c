@@ -134,9 +134,11 @@ static HsStatus choose(Samples *samples, int64_t wanted)
         const HsItemSet *set = unseen->count > 0 ? unseen : &dataset->items[HS_ITEMS_SEEN];
         if (set->count > 0)
             HS_TRY(add_items(samples, task, set, wanted));
-        for (int64_t i = 0; set->count == 0 && i < wanted; i++)
-            HS_TRY(add_text(samples, task, &dataset->validation,
-                            (int64_t)((double)dataset->validation.count * (double)(2 * i + 1) / (double)(2 * wanted))));
+        for (int64_t i = 0; set->count == 0 && i < wanted; i++) {
+            const HsDataset *from = dataset->parts ? &dataset->parts[i % dataset->part_count] : dataset;
+            const double place = (double)(2 * i + 1) / (double)(2 * wanted);
+            HS_TRY(add_text(samples, task, &from->validation, (int64_t)((double)from->validation.count * place)));
+        }
     }
     return HS_OK;
 }

@@ -83,6 +83,13 @@ static HsStatus complete_marks(HsReadFiles *files, bool full)
     return HS_OK;
 }
 
+static HsStatus list_validation(HsSourceList *list, const HsTaskConfig *task, const char *name)
+{
+    const size_t length = strlen(name);
+    const bool share = length == 0 || name[length - 1] == '%'; /* is no source */
+    return share ? HS_OK : hs_source_list_add(list, name, task->format);
+}
+
 /* *trained: how many of them are for training, which come first. */
 static HsStatus list_sources(const HsConfig *config, const HsTaskConfig *task, HsSourceList *list, int *trained)
 {
@@ -90,10 +97,10 @@ static HsStatus list_sources(const HsConfig *config, const HsTaskConfig *task, H
     for (int i = 0; i < task->train.count; i++)
         HS_TRY(hs_source_list_add(list, task->train.items[i], task->format));
     *trained = list->count;
-    /* A share is no source. */
-    const size_t length = strlen(task->validation);
-    const bool share = length == 0 || task->validation[length - 1] == '%';
-    return share ? HS_OK : hs_source_list_add(list, task->validation, task->format);
+    HS_TRY(list_validation(list, task, task->validation));
+    for (int i = 0; i < task->source_validation.count; i++)
+        HS_TRY(list_validation(list, task, task->source_validation.items[i]));
+    return HS_OK;
 }
 
 static HsStatus add_task(HsReadFiles *files, const HsTokenCache *cache, const HsConfig *config, int task)

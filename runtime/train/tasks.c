@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "kernels/base/log.h"
+#include "runtime/config/mixture.h"
 #include "runtime/train/evaluate.h"
 #include "runtime/train/run.h"
 
@@ -79,6 +80,32 @@ static HsStatus evaluate_mean(HsTraining *training, int first, int count, HsMetr
     return HS_OK;
 }
 
+/* What a task's sources have had so far, and the loss of each. */
+static HsStatus record_sources(HsRun *run, int task)
+{
+    HsTraining *training = &run->training;
+    const HsConfig *config = training->config;
+    const HsDataset *dataset = &training->data.tasks[task];
+    const HsEvaluator evaluator = hs_training_evaluator(training);
+    HsSourceUse use[HS_MIXTURE_MOST];
+    HsMetricsSource sources[HS_MIXTURE_MOST];
+    const bool running = hs_stream_is_running(training->stream);
+    const int64_t taken =
+        running ? hs_stream_position(training->stream).window_first : training->state.position.window_first;
+    if (!dataset->parts || training->lengths.one_phase)
+        return HS_OK;
+    HS_TRY(hs_dataset_source_use(dataset, taken, use));
+    for (int i = 0; i < dataset->part_count; i++) {
+        HsEvaluation own;
+        HS_TRY(hs_evaluate_text(&evaluator, &dataset->parts[i],
+                                config->evaluation.batches * config->training.batch_size, &own));
+        sources[i] =
+            (HsMetricsSource){ hs_task_source_name(&config->tasks[task], i), use[i].share, use[i].epochs, own.loss };
+    }
+    return hs_metrics_sources(run->metrics, training->state.counters.applied_steps, config->tasks[task].name, sources,
+                              dataset->part_count, true);
+}
+
 HsStatus hs_run_evaluate_task(HsRun *run, int task)
 {
     HsTraining *training = &run->training;
@@ -92,6 +119,7 @@ HsStatus hs_run_evaluate_task(HsRun *run, int task)
     hs_training_judge(training, record.val_loss, &best);
     record.task = lengths->phase_count > 1 ? task : -1;
     HS_TRY(hs_metrics_record(run->metrics, &record));
+    HS_TRY(record_sources(run, task));
     return best ? hs_run_keep_best(run, task) : HS_OK;
 }
 

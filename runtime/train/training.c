@@ -11,6 +11,7 @@
 
 #include "kernels/base/log.h"
 #include "runtime/config/continual.h"
+#include "runtime/config/mixture.h"
 
 static void log_line(void *user, const char *text)
 {
@@ -32,6 +33,12 @@ void hs_training_describe(const HsTraining *training)
         hs_info("%s %s: %lld training and %lld validation tokens",
                 training->data.count > 1 ? "task" : "data:", config->tasks[i].name,
                 (long long)training->data.tasks[i].train.count, (long long)training->data.tasks[i].validation.count);
+    for (int i = 0; i < training->data.count; i++)
+        for (int part = 0; part < training->data.tasks[i].part_count; part++)
+            hs_info("  source %s: %lld training and %lld validation tokens",
+                    hs_task_source_name(&config->tasks[i], part),
+                    (long long)training->data.tasks[i].parts[part].train.count,
+                    (long long)training->data.tasks[i].parts[part].validation.count);
     hs_info("steps: %lld of %lld x %lld tokens", (long long)training->lengths.total_steps,
             (long long)training->rows_per_step, (long long)config->training.max_length);
     HsMetricsRun run = { 0 };
