@@ -39,7 +39,7 @@ static HsStatus parse_share(const char *text, double *share)
 }
 
 /* As the sources lie in files, or will be made. */
-static size_t source_bytes(const HsDatasetBuild *building)
+size_t hs_dataset_source_bytes(const HsDatasetBuild *building)
 {
     size_t bytes = 0;
     for (int i = 0; i < building->sources.count; i++) {
@@ -54,7 +54,7 @@ static size_t source_bytes(const HsDatasetBuild *building)
 }
 
 /* Text is written until it is long enough: what no memory holds would take the machine's first. */
-static HsStatus check_synthetic(const HsDatasetBuild *building)
+HsStatus hs_dataset_check_synthetic(const HsDatasetBuild *building)
 {
     const size_t bytes_a_byte = 1 + sizeof(int32_t); /* as text, and as a token */
     HsLimits limits;
@@ -64,7 +64,7 @@ static HsStatus check_synthetic(const HsDatasetBuild *building)
     if (!made)
         return HS_OK;
     hs_limits_read("", &limits);
-    const size_t needed = hs_size_multiply(source_bytes(building), bytes_a_byte);
+    const size_t needed = hs_size_multiply(hs_dataset_source_bytes(building), bytes_a_byte);
     if (needed <= limits.memory_bytes)
         return HS_OK;
     return hs_fail(HS_ECONFIG,
@@ -74,7 +74,7 @@ static HsStatus check_synthetic(const HsDatasetBuild *building)
                    building->task->synthetic_tokens);
 }
 
-static HsStatus list_sources(HsDatasetBuild *building)
+HsStatus hs_dataset_list_sources(HsDatasetBuild *building)
 {
     const HsTaskConfig *task = building->task;
     HS_TRY(hs_source_list_keep_apart(&building->sources, building->config->training.out_dir));
@@ -252,12 +252,12 @@ static HsStatus settle(const HsDatasetBuild *buildings, HsTokenizer *tokenizer)
 HsStatus hs_dataset_build(HsDatasetBuild *buildings, int count, HsTokenizer **tokenizer, HsDataset *datasets)
 {
     for (int i = 0; i < count; i++) {
-        HS_TRY(list_sources(&buildings[i]));
+        HS_TRY(hs_dataset_list_sources(&buildings[i]));
         HS_TRY(hs_dataset_leave_out(&buildings[i], &datasets[i].apart));
         if (!hs_dataset_uses_cache(&buildings[i], buildings[i].cache))
             buildings[i].cache = NULL;
         hs_source_list_warn(&buildings[i].sources);
-        HS_TRY(check_synthetic(&buildings[i]));
+        HS_TRY(hs_dataset_check_synthetic(&buildings[i]));
     }
     if (!*tokenizer)
         HS_TRY(hs_dataset_tokenizer_early(buildings, count, tokenizer));
@@ -343,22 +343,4 @@ void hs_dataset_deinit(HsDataset *dataset)
     if (dataset->owns_tokenizer)
         hs_tokenizer_destroy(dataset->tokenizer);
     *dataset = (HsDataset){ 0 };
-}
-
-HsStatus hs_task_data_bytes(const HsConfig *config, size_t *bytes)
-{
-    HsStatus status = HS_OK;
-    *bytes = 0;
-    for (int i = 0; status == HS_OK && i < config->task_count; i++) {
-        HsDatasetBuild building;
-        HsDataset dataset;
-        hs_dataset_begin(config, &config->tasks[i], &building, &dataset);
-        status = list_sources(&building);
-        if (status == HS_OK)
-            status = check_synthetic(&building);
-        if (!hs_dataset_stays_in_files(&building))
-            *bytes = hs_size_add(*bytes, source_bytes(&building));
-        hs_dataset_end(&building);
-    }
-    return status;
 }

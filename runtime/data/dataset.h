@@ -145,7 +145,8 @@ void hs_task_data_deinit(HsTaskData *data);
 HsStatus hs_task_data_create_whole(const HsConfig *config, HsTokenizer *tokenizer, HsTaskData *data);
 /* One warning for each way in which a task's validation is not apart from training, or a file is read twice. */
 void hs_task_data_warn_shared(const HsConfig *config, const HsTaskData *data);
-/* Bytes of the sources that are read as they lie in files, or will be made: known without reading them.
+/* Bytes of the sources that are read as they lie in files, or will be made: known without reading them.  Token files and
+ * what is in the cache are none of them.
  * errors: those of hs_task_data_create that need no reading */
 HsStatus hs_task_data_bytes(const HsConfig *config, size_t *bytes);
 /* The folder where text is kept as tokens, for the caller to free; NULL: nowhere (data.cache: off).  errors: HS_ENOMEM */

@@ -88,6 +88,11 @@ HsSourceOptions hs_dataset_source_options(const void *user, int source);
 void hs_dataset_begin(const HsConfig *config, const HsTaskConfig *task, HsDatasetBuild *building, HsDataset *dataset);
 HsStatus hs_dataset_build(HsDatasetBuild *buildings, int count, HsTokenizer **tokenizer, HsDataset *datasets);
 void hs_dataset_end(HsDatasetBuild *building);
+/* Of these the first: its sources, listed; their bytes as they lie in files, or will be made; that memory could hold what
+ * is made.  errors: the sources', HS_ECONFIG */
+HsStatus hs_dataset_list_sources(HsDatasetBuild *building);
+size_t hs_dataset_source_bytes(const HsDatasetBuild *building);
+HsStatus hs_dataset_check_synthetic(const HsDatasetBuild *building);
 /* Of the order of windows. */
 uint64_t hs_dataset_window_seed(const HsDatasetBuild *building);
 
@@ -121,6 +126,8 @@ HsStatus hs_dataset_explain_characters(const HsDatasetBuild *building, HsStatus 
 /* Whether the task's text is kept in the cache (dataset_cache.c), and sources [first, last) as parts of it: as `shards`,
  * and their documents.  errors: the sources', HS_EIO, HS_ENOMEM */
 bool hs_dataset_uses_cache(const HsDatasetBuild *building, const HsTokenCache *cache);
+/* Whether all of its parts are there, as far as can be known without reading a source.  With its tokenizer. */
+bool hs_dataset_is_cached(HsDatasetBuild *building);
 HsStatus hs_dataset_encode_cached(HsDatasetBuild *building, int first, int last, HsDocuments *documents,
                                   HsTokenShards *shards);
 /* The sources, with building->tokenizer, to dataset->train and dataset->validation; without any text nothing more.

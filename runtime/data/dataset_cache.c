@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 #include <xxhash.h>
 
 #include "kernels/base/log.h"
@@ -133,6 +134,35 @@ static Group next_group(HsDatasetBuild *building, int first, int last)
         bytes += size;
     }
     return group;
+}
+
+/* The marks of the group's files are known, and a part has its key. */
+static bool is_there(Group *group)
+{
+    HsTokenCache *cache = group->building->cache;
+    char *path = NULL;
+    for (int i = group->first; i < group->last; i++) {
+        const HsSource *source = &group->building->sources.items[i];
+        if (source->kind && !hs_file_marks_are_known(cache->marks, source->name))
+            return false;
+    }
+    const bool there = make_key(group) == HS_OK && hs_token_cache_path(cache, &group->about.key, &path) == HS_OK &&
+                       access(path, R_OK) == 0;
+    free(path);
+    return there;
+}
+
+bool hs_dataset_is_cached(HsDatasetBuild *building)
+{
+    bool there = hs_dataset_uses_cache(building, building->cache);
+    const int ends[2] = { building->train_sources, building->sources.count };
+    for (int k = 0, first = 0; k < 2; k++)
+        while (there && first < ends[k]) {
+            Group group = next_group(building, first, ends[k]);
+            there = is_there(&group);
+            first = group.last;
+        }
+    return there;
 }
 
 static HsStatus add_unit(void *user, const HsEncodedUnit *unit)

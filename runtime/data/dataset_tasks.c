@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kernels/base/size.h"
 #include "runtime/io/storage.h"
 
 /* By default next to the run, so that all runs of a folder have it. */
@@ -161,6 +162,47 @@ static HsStatus create_tasks(const HsConfig *config, HsTokenizer *tokenizer, boo
     free_parts(&parts);
     if (status != HS_OK)
         hs_task_data_deinit(data);
+    return status;
+}
+
+static HsStatus add_bytes(Parts *parts, const HsTokenizer *tokenizer, size_t *bytes)
+{
+    for (int i = 0; i < parts->count; i++) {
+        HsDatasetBuild *building = &parts->buildings[i];
+        building->tokenizer = (HsTokenizer *)(uintptr_t)tokenizer; /* read only */
+        if (!hs_dataset_stays_in_files(building) && !(tokenizer && hs_dataset_is_cached(building)))
+            *bytes = hs_size_add(*bytes, hs_dataset_source_bytes(building));
+    }
+    return HS_OK;
+}
+
+HsStatus hs_task_data_bytes(const HsConfig *config, size_t *bytes)
+{
+    Parts parts = { 0 };
+    HsTokenCache *cache = NULL;
+    HsTokenizer *tokenizer = NULL;
+    *bytes = 0;
+    HsStatus status = open_cache(config, &cache);
+    if (status == HS_OK)
+        status = begin_parts(config, false, cache, &parts);
+    for (int i = 0; status == HS_OK && i < parts.count; i++) {
+        status = hs_dataset_list_sources(&parts.buildings[i]);
+        if (status == HS_OK)
+            status = hs_dataset_leave_out(&parts.buildings[i], &parts.datasets[i].apart);
+        if (status == HS_OK)
+            status = hs_dataset_check_synthetic(&parts.buildings[i]);
+    }
+    /* What is wrong with a tokenizer is said where it is used. */
+    if (status == HS_OK && hs_dataset_tokenizer_early(parts.buildings, parts.count, &tokenizer) == HS_OK && tokenizer &&
+        hs_tokenizer_settle(tokenizer, config) != HS_OK) {
+        hs_tokenizer_destroy(tokenizer);
+        tokenizer = NULL;
+    }
+    if (status == HS_OK)
+        status = add_bytes(&parts, tokenizer, bytes);
+    hs_tokenizer_destroy(tokenizer);
+    free_parts(&parts);
+    hs_token_cache_close(cache);
     return status;
 }
 

@@ -38,6 +38,8 @@ typedef struct HsFileMarks HsFileMarks;
 HsStatus hs_file_marks_open(const char *folder, HsFileMarks **marks);
 /* The file's mark with its checksum; only a file that is not known, or another than it was, is read. */
 HsStatus hs_file_marks_get(HsFileMarks *marks, const char *path, HsFileMark *mark);
+/* Whether that would read nothing. */
+bool hs_file_marks_are_known(const HsFileMarks *marks, const char *path);
 /* The same of what was got before, without a look at the file. */
 bool hs_file_marks_find(const HsFileMarks *marks, const char *path, HsFileMark *mark);
 /* Keeps what was read.  Where the folder cannot be written, files are read again next time. */

@@ -130,24 +130,36 @@ static bool just_changed(const char *path)
            (double)(now.tv_sec - about.st_ctim.tv_sec) + 1e-9 * (double)(now.tv_nsec - about.st_ctim.tv_nsec) < tick_s;
 }
 
+/* The mark of a file that has the size and times that it had. */
+static bool find_current(const HsFileMarks *marks, const char *path, const char *real, HsFileMark *mark)
+{
+    struct stat about;
+    char times[sizeof mark->times];
+    if (!find(marks, real, mark) || stat(path, &about) != 0)
+        return false;
+    hs_file_mark_times(&about, times);
+    return about.st_size == mark->bytes && strcmp(times, mark->times) == 0;
+}
+
+bool hs_file_marks_are_known(const HsFileMarks *marks, const char *path)
+{
+    HsFileMark mark;
+    char *const real = real_path(path);
+    const bool known = find_current(marks, path, real, &mark);
+    free(real);
+    return known;
+}
+
 HsStatus hs_file_marks_get(HsFileMarks *marks, const char *path, HsFileMark *mark)
 {
     char *const real = real_path(path);
-    HsFileMark known = { 0 };
-    struct stat about;
-    char times[sizeof known.times] = "";
-    if (find(marks, real, &known) && stat(path, &about) == 0) {
-        hs_file_mark_times(&about, times);
-        if (about.st_size == known.bytes && strcmp(times, known.times) == 0) {
-            *mark = known;
-            free(real);
-            return HS_OK;
-        }
+    HsStatus status = HS_OK;
+    if (!find_current(marks, path, real, mark)) {
+        status = hs_file_mark(path, true, mark);
+        if (status == HS_OK && real)
+            status = put(marks, real, mark, just_changed(path));
+        marks->changed = marks->changed || status == HS_OK;
     }
-    HsStatus status = hs_file_mark(path, true, mark);
-    if (status == HS_OK && real)
-        status = put(marks, real, mark, just_changed(path));
-    marks->changed = marks->changed || status == HS_OK;
     free(real);
     return status;
 }
