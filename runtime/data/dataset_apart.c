@@ -61,20 +61,30 @@ static HsStatus add_files(const HsSourceList *list, int first, int last, bool na
     return HS_OK;
 }
 
-/* The validation files of the task and of all others.  What another task's names cannot be found for is that
- * task's error. */
+static HsStatus add_named(const HsTaskConfig *task, const char *name, Files *files)
+{
+    const size_t length = strlen(name);
+    const bool share = length == 0 || name[length - 1] == '%';
+    HsSourceList list = { 0 };
+    HsStatus status = HS_OK;
+    if (!share && hs_source_list_add(&list, name, task->format) == HS_OK)
+        status = add_files(&list, 0, list.count, false, files);
+    hs_source_list_deinit(&list);
+    return status;
+}
+
+/* The validation files of the task and of all others, and of sources that are mixed.  What another task's names cannot be
+ * found for is that task's error. */
 static HsStatus list_validation(const HsDatasetBuild *building, Files *files)
 {
     const HsConfig *config = building->config;
     HsStatus status = add_files(&building->sources, building->train_sources, building->sources.count, false, files);
     for (int i = 0; status == HS_OK && i < config->task_count; i++) {
         const HsTaskConfig *task = &config->tasks[i];
-        const size_t length = strlen(task->validation);
-        const bool share = length == 0 || task->validation[length - 1] == '%';
-        HsSourceList list = { 0 };
-        if (task != building->task && !share && hs_source_list_add(&list, task->validation, task->format) == HS_OK)
-            status = add_files(&list, 0, list.count, false, files);
-        hs_source_list_deinit(&list);
+        if (task != building->task)
+            status = add_named(task, task->validation, files);
+        for (int k = 0; status == HS_OK && k < task->source_validation.count; k++)
+            status = add_named(task, task->source_validation.items[k], files);
     }
     return status;
 }

@@ -97,6 +97,12 @@ expect 0 "$trainer" --config mix.yaml out_dir=tasks tasks.1.name=b tasks.1.train
     tasks.0.steps=10 tasks.1.steps=10 'continual.strategy=[ewc,er]' ewc.fisher_samples=8
 expect 0 "$trainer" --config mix.yaml out_dir=characters tokenizer.kind=char
 
+# What is validation of one source is left out of another's folder.
+cp code.txt books/held-out.txt
+expect 0 "$trainer" --config mix.yaml out_dir=apart 'tasks.0.source_validation=[10%,books/held-out.txt,10%]'
+says err "warning: task all/books: books/held-out.txt: read for validation, and left out of training"
+rm books/held-out.txt
+
 # refused TEXT OVERRIDE...
 refused() {
     expect 2 "$trainer" --config mix.yaml out_dir=none max_steps=1 "${@:2}"

@@ -308,11 +308,11 @@ static HsStatus encode_normalized(void *context, const HsBpeAdded *added, size_t
                                  part->at_start && begin == 0, hs_bpe_encode_piece, encoder);
 }
 
-HsStatus hs_bpe_encode_run(HsBpeEncoder *encoder, const char *text, size_t length, bool at_start)
+HsStatus hs_bpe_encode_run(HsBpeEncoder *encoder, const char *text, size_t length, bool at_start, bool begins)
 {
     const HsBpe *bpe = encoder->bpe;
     if (bpe->normalizer) {
-        HS_TRY(hs_normalizer_apply(bpe->normalizer, encoder->matcher, text, length, &encoder->normalized));
+        HS_TRY(hs_normalizer_apply(bpe->normalizer, encoder->matcher, text, length, begins, &encoder->normalized));
         text = encoder->normalized.items;
         length = encoder->normalized.count;
     }
@@ -325,7 +325,7 @@ static HsStatus encode_given(void *context, const HsBpeAdded *added, size_t begi
 {
     const Part *given = context;
     return added ? hs_bpe_emit(given->encoder, added)
-                 : hs_bpe_encode_run(given->encoder, given->text + begin, end - begin, begin == 0);
+                 : hs_bpe_encode_run(given->encoder, given->text + begin, end - begin, begin == 0, true);
 }
 
 HsStatus hs_bpe_encode_text(HsBpeEncoder *encoder, const char *text, size_t length, HsTokens *tokens)

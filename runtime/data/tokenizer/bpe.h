@@ -133,5 +133,7 @@ typedef HsStatus HsBpePartFunction(void *context, const HsBpeAdded *added, size_
  * front of it are, which may end behind it; where none does, the last part ends there. */
 HsStatus hs_bpe_cut_added(const HsBpe *bpe, bool normalized, HsMatcher *matcher, const char *text, size_t length,
                           size_t limit, HsBpePartFunction *take, void *context);
+/* How far a part of a text is looked at: an added token may begin behind it.  open: the text does not end with it. */
+size_t hs_bpe_limit(const HsBpeTrie *trie, const char *text, size_t length, bool open);
 
 #endif

@@ -155,6 +155,15 @@ HsStatus hs_bpe_cut_added(const HsBpe *bpe, bool normalized, HsMatcher *matcher,
     return begun < limit ? take(context, NULL, begun, limit) : HS_OK;
 }
 
+size_t hs_bpe_limit(const HsBpeTrie *trie, const char *text, size_t length, bool open)
+{
+    const size_t tail = trie->count > 0 ? trie->longest - 1 : 0;
+    size_t limit = !open ? length : length > tail ? length - tail : 0;
+    while (limit > 0 && limit < length && ((unsigned char)text[limit] & 0xC0) == 0x80)
+        limit--;
+    return limit;
+}
+
 /* If merges can make a token of the vocabulary from other bytes than it has as an added one, its id means two things.
  */
 static HsStatus check_bytes(const HsBpeLoading *loading, const char *content)
@@ -212,9 +221,9 @@ static HsStatus insert_content(HsBpeLoading *loading, const char *content, bool 
 {
     HsBpe *bpe = loading->bpe;
     HsBytes bytes = { 0 };
-    HsStatus status = normalized && bpe->normalizer
-                          ? hs_normalizer_apply(bpe->normalizer, loading->matcher, content, strlen(content), &bytes)
-                          : hs_bytes_append(&bytes, content, strlen(content));
+    HsStatus status = normalized && bpe->normalizer ? hs_normalizer_apply(bpe->normalizer, loading->matcher, content,
+                                                                          strlen(content), true, &bytes)
+                                                    : hs_bytes_append(&bytes, content, strlen(content));
     if (status == HS_OK && (bytes.count == 0 || bytes.count > ADDED_MAX_BYTES))
         status = hs_fail(HS_EUNSUPPORTED, "%s: added token \"%.60s\": its text has %zu bytes; 1 to %d are supported",
                          loading->name, content, bytes.count, ADDED_MAX_BYTES);

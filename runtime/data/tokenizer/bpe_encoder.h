@@ -38,8 +38,13 @@ HsStatus hs_bpe_encode_text(HsBpeEncoder *encoder, const char *text, size_t leng
 /* HsPieceFunction; context: an HsBpeEncoder. */
 HsStatus hs_bpe_encode_piece(void *context, const char *piece, size_t length);
 HsStatus hs_bpe_emit(HsBpeEncoder *encoder, const HsBpeAdded *added);
-/* A text between two added tokens as given: normalized, cut, merged.  at_start: nothing stands in front of it. */
-HsStatus hs_bpe_encode_run(HsBpeEncoder *encoder, const char *text, size_t length, bool at_start);
+/* A text between two added tokens as given: normalized, cut, merged.  at_start: nothing stands in front of it; begins:
+ * it is no rest of one. */
+HsStatus hs_bpe_encode_run(HsBpeEncoder *encoder, const char *text, size_t length, bool at_start, bool begins);
+
+/* bpe_joints.c: tokenizers that do not cut a text, and merge no token across some pairs of characters. */
+bool hs_bpe_cuts_at_joints(const HsBpe *bpe);
+HsStatus hs_bpe_encode_joint_part(HsBpeEncoder *encoder, const HsTextPart *part, size_t *used);
 
 bool hs_bpe_takes_parts(const HsTokenizer *tokenizer);
 HsStatus hs_bpe_encode_part(void *scratch, const HsTextPart *part, HsTokens *tokens, size_t *used);

@@ -43,8 +43,8 @@ bool hs_bpe_takes_parts(const HsTokenizer *tokenizer)
     for (size_t i = 0; i < bpe->added_count; i++)
         if (bpe->added[i].single_word || bpe->added[i].lstrip || bpe->added[i].rstrip)
             return false; /* they look at what stands next to them */
-    return hs_pretokenizer_takes_parts(bpe->pretokenizer) &&
-           (!bpe->normalizer || hs_normalizer_keeps_lines(bpe->normalizer));
+    return hs_bpe_cuts_at_joints(bpe) || (hs_pretokenizer_takes_parts(bpe->pretokenizer) &&
+                                          (!bpe->normalizer || hs_normalizer_keeps_lines(bpe->normalizer)));
 }
 
 static bool take_border(Parting *parting, size_t at)
@@ -104,7 +104,7 @@ static HsStatus normalize_line(Parting *parting, const char *text, size_t from, 
 {
     const HsBpe *bpe = parting->encoder->bpe;
     HS_TRY(hs_array_grow(&parting->lines, sizeof *parting->lines, parting->line_count + 1, &parting->line_capacity));
-    HS_TRY(hs_normalizer_apply(bpe->normalizer, parting->encoder->matcher, text + from, to - from, line));
+    HS_TRY(hs_normalizer_apply(bpe->normalizer, parting->encoder->matcher, text + from, to - from, true, line));
     const bool same = line->count == to - from && memcmp(line->items, text + from, line->count) == 0;
     parting->lines[parting->line_count++] = (Line){ from, all->count, same };
     return hs_bytes_append(all, line->items, line->count);
@@ -120,7 +120,7 @@ static HsStatus normalize(Parting *parting, const char *text, size_t length, siz
     *normalized = length;
     if (!encoder->bpe->normalizer)
         return HS_OK;
-    HS_TRY(hs_normalizer_apply(encoder->bpe->normalizer, encoder->matcher, text, length, all));
+    HS_TRY(hs_normalizer_apply(encoder->bpe->normalizer, encoder->matcher, text, length, true, all));
     if (all->count == length && memcmp(all->items, text, length) == 0)
         return HS_OK;
     HsStatus status = HS_OK;
@@ -134,15 +134,6 @@ static HsStatus normalize(Parting *parting, const char *text, size_t length, siz
     parting->text = all->items;
     *normalized = all->count;
     return status;
-}
-
-static size_t limit_of(const HsBpeTrie *trie, const char *text, size_t length, bool open)
-{
-    const size_t tail = trie->count > 0 ? trie->longest - 1 : 0;
-    size_t limit = !open ? length : length > tail ? length - tail : 0;
-    while (limit > 0 && limit < length && ((unsigned char)text[limit] & 0xC0) == 0x80)
-        limit--;
-    return limit;
 }
 
 /* HsBpePartFunction on the text as given. */
@@ -165,11 +156,12 @@ static HsStatus take_given(void *context, const HsBpeAdded *added, size_t begin,
     parting->open = !part->last && end == parting->limit;
     parting->given = begin;
     if (end < part->least && !parting->open)
-        return encoder->tokens ? hs_bpe_encode_run(encoder, part->text + begin, end - begin, part->first && begin == 0)
-                               : HS_OK;
+        return encoder->tokens
+                   ? hs_bpe_encode_run(encoder, part->text + begin, end - begin, part->first && begin == 0, true)
+                   : HS_OK;
     HS_TRY(normalize(parting, part->text + begin, end - begin, &length));
     const char *const text = parting->text;
-    parting->inner_limit = limit_of(&bpe->tries[true], text, length, parting->open);
+    parting->inner_limit = hs_bpe_limit(&bpe->tries[true], text, length, parting->open);
     HS_TRY(hs_bpe_cut_added(bpe, true, encoder->matcher, text, length, parting->inner_limit, take_normalized, parting));
     if (!parting->open)
         (void)take_border(parting, end);
@@ -183,11 +175,12 @@ HsStatus hs_bpe_encode_part(void *scratch, const HsTextPart *part, HsTokens *tok
     const int64_t before = tokens ? tokens->count : 0;
     Parting parting = { .encoder = encoder,
                         .part = part,
-                        .limit = limit_of(&bpe->tries[false], part->text, part->length, !part->last) };
+                        .limit = hs_bpe_limit(&bpe->tries[false], part->text, part->length, !part->last) };
     encoder->tokens = tokens;
     hs_matcher_begin(encoder->matcher, part->length);
-    HsStatus status =
-        hs_bpe_cut_added(bpe, false, encoder->matcher, part->text, part->length, parting.limit, take_given, &parting);
+    HsStatus status = hs_bpe_cuts_at_joints(bpe) ? hs_bpe_encode_joint_part(encoder, part, &parting.used)
+                                                 : hs_bpe_cut_added(bpe, false, encoder->matcher, part->text,
+                                                                    part->length, parting.limit, take_given, &parting);
     free(parting.lines);
     *used = parting.used > 0 ? parting.used : part->last ? part->length : 0;
     if (tokens && (status != HS_OK || *used == 0))

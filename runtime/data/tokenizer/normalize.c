@@ -65,18 +65,19 @@ static HsStatus apply_to_runs(const Step *step, HsMatcher *matcher, const char *
 }
 
 /* apply NULL marks a step that is done once for the whole text: Prepend. */
-static HsStatus apply_step(const Step *step, HsMatcher *matcher, const char *text, size_t length, HsBytes *out)
+static HsStatus apply_step(const Step *step, HsMatcher *matcher, const char *text, size_t length, bool begins,
+                           HsBytes *out)
 {
     out->count = 0;
     if (step->apply)
         return apply_to_runs(step, matcher, text, length, out);
-    if (length > 0)
+    if (length > 0 && begins)
         HS_TRY(hs_bytes_append(out, step->content, step->content_length));
     return hs_bytes_append(out, text, length);
 }
 
 HsStatus hs_normalizer_apply(const HsNormalizer *normalizer, HsMatcher *matcher, const char *text, size_t length,
-                             HsBytes *out)
+                             bool begins, HsBytes *out)
 {
     HsBytes from = { 0 };
     HsStatus status = HS_OK;
@@ -90,8 +91,8 @@ HsStatus hs_normalizer_apply(const HsNormalizer *normalizer, HsMatcher *matcher,
             from = *out;
             *out = swapped;
         }
-        status =
-            apply_step(&normalizer->steps[i], matcher, i > 0 ? from.items : text, i > 0 ? from.count : length, out);
+        status = apply_step(&normalizer->steps[i], matcher, i > 0 ? from.items : text, i > 0 ? from.count : length,
+                            begins, out);
     }
     hs_bytes_deinit(&from);
     return status;
@@ -205,4 +206,37 @@ bool hs_normalizer_keeps_lines(const HsNormalizer *normalizer)
         if (normalizer->steps[i].apply != apply_form || normalizer->steps[i].form != HS_NFC)
             return false;
     return true;
+}
+
+/* The literal that a step replaces, of one character; NULL: it is no such step. */
+static const char *replaced_character(const Step *step)
+{
+    const char *literal = step->apply == apply_replace ? hs_pattern_literal(step->pattern) : NULL;
+    return literal && hs_utf8_decode(literal, strlen(literal), NULL) == strlen(literal) ? literal : NULL;
+}
+
+bool hs_normalizer_is_by_character(const HsNormalizer *normalizer)
+{
+    for (int i = 0; i < normalizer->count; i++) {
+        if (normalizer->steps[i].apply && !replaced_character(&normalizer->steps[i]))
+            return false;
+        for (int later = i + 1; later < normalizer->count; later++) { /* what was put stays */
+            const char *literal = replaced_character(&normalizer->steps[later]);
+            if (literal && strstr(normalizer->steps[i].content, literal))
+                return false;
+        }
+    }
+    return true;
+}
+
+const char *hs_normalizer_character(const HsNormalizer *normalizer, const char *character, size_t *length)
+{
+    for (int i = 0; i < normalizer->count; i++) {
+        const char *literal = replaced_character(&normalizer->steps[i]);
+        if (!literal || strlen(literal) != *length || memcmp(literal, character, *length) != 0)
+            continue;
+        *length = normalizer->steps[i].content_length;
+        return normalizer->steps[i].content;
+    }
+    return character;
 }

@@ -343,6 +343,11 @@ HsStatus hs_matcher_next_open(HsMatcher *matcher, const HsPattern *pattern, cons
     return HS_OK;
 }
 
+const char *hs_pattern_literal(const HsPattern *pattern)
+{
+    return pattern->literal;
+}
+
 bool hs_pattern_looks_back(const HsPattern *pattern)
 {
     return pattern->looks_back;

@@ -64,6 +64,8 @@ HsStatus hs_matcher_next(HsMatcher *matcher, const HsPattern *pattern, const cha
  * end, or looks there. */
 HsStatus hs_matcher_next_open(HsMatcher *matcher, const HsPattern *pattern, const char *text, size_t length,
                               size_t from, size_t *end, bool *decided);
+/* The text that it looks for; NULL: it is an expression. */
+const char *hs_pattern_literal(const HsPattern *pattern);
 /* Whether what it matches may depend on the text before it. */
 bool hs_pattern_looks_back(const HsPattern *pattern);
 /* One more text for the matcher, as if it had been created for it. */

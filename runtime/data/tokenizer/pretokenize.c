@@ -205,6 +205,27 @@ bool hs_pretokenizer_takes_parts(const HsPretokenizer *pretokenizer)
     return false;
 }
 
+bool hs_pretokenizer_only_rewrites(const HsPretokenizer *pretokenizer, bool spaces)
+{
+    for (int i = 0; i < pretokenizer->stage_count; i++) {
+        const HsStage *stage = &pretokenizer->stages[i];
+        const char *literal = stage->pattern ? hs_pattern_literal(stage->pattern) : NULL;
+        const bool idle = !stage->pattern || (literal && strcmp(literal, " ") == 0 && !spaces && !stage->invert);
+        if (!idle || stage->prefix == HS_PREFIX_ALWAYS || (stage->pattern && stage->replace_spaces))
+            return false;
+        spaces = spaces && !stage->replace_spaces;
+    }
+    return true;
+}
+
+const char *hs_pretokenizer_space(const HsPretokenizer *pretokenizer)
+{
+    for (int i = 0; i < pretokenizer->stage_count; i++)
+        if (pretokenizer->stages[i].replace_spaces)
+            return pretokenizer->stages[i].space;
+    return NULL;
+}
+
 /* A part that is being split: the stages that cut the text itself, one inside the other. */
 typedef struct Parting {
     Split split;

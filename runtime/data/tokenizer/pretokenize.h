@@ -36,6 +36,12 @@ HsStatus hs_pretokenizer_split(const HsPretokenizer *pretokenizer, HsMatcher *ma
  * front of it. */
 bool hs_pretokenizer_takes_parts(const HsPretokenizer *pretokenizer);
 
+/* Whether it never cuts, and only puts something in front of a text and in place of its spaces; `spaces`: there may be
+ * some, a normalizer has not replaced them. */
+bool hs_pretokenizer_only_rewrites(const HsPretokenizer *pretokenizer, bool spaces);
+/* What such a one makes of a space; NULL: a space. */
+const char *hs_pretokenizer_space(const HsPretokenizer *pretokenizer);
+
 typedef struct HsPartSplit {
     const char *text; /* UTF-8, from a border of its text on */
     size_t length;

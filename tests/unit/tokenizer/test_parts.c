@@ -141,14 +141,14 @@ Test(parts, have_the_tokens_of_the_whole)
     check(GOLDEN("llama3"), true);
     check(GOLDEN("qwen2"), true); /* NFC */
     check(GOLDEN("pythia"), true);
+    check(GOLDEN("gemma"), true); /* the next three cut nothing: borders lie where no merge reaches across */
+    check(GOLDEN("llama2"), true);
+    check(GOLDEN("mistral"), true);
 }
 
 /* What looks beyond a border, or has none, is encoded whole. */
 Test(parts, are_not_taken_where_they_would_not)
 {
-    check(GOLDEN("gemma"), false);
-    check(GOLDEN("llama2"), false);
-    check(GOLDEN("mistral"), false);
     check(GOLDEN("always"), false);
     check(GOLDEN("split-contiguous-False"), false);
     check(GOLDEN("added"), false);
