@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * A task's text by way of the cache (token_cache.h): its sources in groups of 64 MiB or more, each a part.
+ * A task's text by way of the cache (token_cache.h): its sources in groups of 64 MiB or more, each in parts of 256 MiB of
+ * text, so that what was interrupted continues.
  *
- *     sources   | a b c ... | d (large) | e f ... |        a group's key: the bytes of its files, tokenizer, reading
- *     parts     | KEY       | KEY       | KEY     |        found, or made once, by one process while others wait
+ *     sources   | a b c ... | d (large)               | e f ... |   a group's key: the bytes of its files, tokenizer, reading
+ *     parts     | KEY-0     | KEY-0 | KEY-1 | ...     | KEY-0   |   found, or made once, by one process while others wait
  *
  * A part that cannot be written is kept in memory for this run.
  */
@@ -13,7 +14,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 #include <xxhash.h>
 
 #include "kernels/base/log.h"
@@ -22,8 +22,8 @@
 #include "runtime/data/synthetic/synthetic.h"
 
 /* Changes with anything that makes other tokens of the same text, or other files of them. */
-#define CACHE_VERSION "1"
-static const int64_t group_bytes = (int64_t)64 << 20;
+#define CACHE_VERSION "2"
+static const int64_t group_bytes = (int64_t)64 << 20, part_bytes = (int64_t)256 << 20;
 
 bool hs_dataset_uses_cache(const HsDatasetBuild *building, const HsTokenCache *cache)
 {
@@ -41,7 +41,7 @@ bool hs_dataset_uses_cache(const HsDatasetBuild *building, const HsTokenCache *c
 typedef struct Group {
     HsDatasetBuild *building; /* first: the options' user */
     int first, last;
-    HsPartAbout about;
+    HsPartAbout about; /* of the part at hand */
     HsPartWriter *writer;
     bool writer_failed;
 } Group;
@@ -136,19 +136,23 @@ static Group next_group(HsDatasetBuild *building, int first, int last)
     return group;
 }
 
-/* The marks of the group's files are known, and a part has its key. */
+/* The marks of the group's files are known, and all parts have its key. */
 static bool is_there(Group *group)
 {
     HsTokenCache *cache = group->building->cache;
-    char *path = NULL;
     for (int i = group->first; i < group->last; i++) {
         const HsSource *source = &group->building->sources.items[i];
         if (source->kind && !hs_file_marks_are_known(cache->marks, source->name))
             return false;
     }
-    const bool there = make_key(group) == HS_OK && hs_token_cache_path(cache, &group->about.key, &path) == HS_OK &&
-                       access(path, R_OK) == 0;
-    free(path);
+    bool there = make_key(group) == HS_OK;
+    HsPartAbout about = { 0 };
+    for (int index = 0; there && !about.last; index++) {
+        char *path = NULL;
+        there =
+            hs_token_cache_path(cache, &group->about.key, index, &path) == HS_OK && hs_token_part_look(path, &about);
+        free(path);
+    }
     return there;
 }
 
@@ -191,17 +195,29 @@ static HsStatus check_unchanged(const Group *group)
     return HS_OK;
 }
 
+/* Places in a part count sources from the group's first. */
+static HsEncodingPlace moved(HsEncodingPlace place, int by)
+{
+    place.unit.source += by;
+    return place;
+}
+
 /* path NULL: in memory. */
 static HsStatus write_part(Group *group, const char *path, HsSourceProgress *progress, HsTokenPart *part)
 {
     HsDatasetBuild *building = group->building;
-    uint64_t found[HS_PART_NEEDLES];
+    const HsEncodingPlace from = moved(group->about.from, group->first);
+    HsPartAbout ending = { 0 };
+    HsEncodingPlace reached = { 0 };
     HsStatus status = hs_part_writer_create(path, &group->about, hs_tokenizer_vocabulary(building->tokenizer),
                                             group->first, &group->writer);
     group->writer_failed = status != HS_OK;
     const HsEncoding encoding = { .sources = &building->sources,
                                   .first = group->first,
                                   .last = group->last,
+                                  .from = &from,
+                                  .most = part_bytes,
+                                  .reached = &reached,
                                   .tokenizer = building->tokenizer,
                                   .options = options_of,
                                   .with_ends = true,
@@ -215,7 +231,10 @@ static HsStatus write_part(Group *group, const char *path, HsSourceProgress *pro
     if (status == HS_OK)
         status = check_unchanged(group);
     if (status == HS_OK) {
-        status = hs_part_writer_finish(group->writer, found, hs_dataset_found_needles(building, found), part);
+        ending.found_count = hs_dataset_found_needles(building, ending.found);
+        ending.last = reached.unit.source == group->last;
+        ending.next = moved(reached, -group->first);
+        status = hs_part_writer_finish(group->writer, &ending, part);
         group->writer_failed = status != HS_OK;
     }
     hs_part_writer_destroy(group->writer);
@@ -251,7 +270,7 @@ static HsStatus make_part(Group *group, const char *path, HsSourceProgress *prog
         status = HS_OK;
     }
     if (status == HS_OK && !cache->broken)
-        status = hs_token_part_open(path, &group->about.key, cache->verify, part, &there);
+        status = hs_token_part_open(path, &group->about, cache->verify, part, &there);
     if (status == HS_OK && !there && !cache->broken) {
         say_where(group->building);
         status = write_part(group, path, progress, part);
@@ -277,28 +296,39 @@ static void take_found(const Group *group, const HsTokenPart *part)
         hs_dataset_note_found(group->building, part->about.found, part->about.found_count);
 }
 
-static HsStatus add_group(Group *group, HsSourceProgress *progress, HsDocuments *documents, HsTokenShards *shards)
+static HsStatus add_part(Group *group, HsSourceProgress *progress, HsDocuments *documents, HsTokenShards *shards)
 {
     HsTokenCache *cache = group->building->cache;
     HsTokenPart part = { .descriptor = -1 };
     char *path = NULL;
     bool there = false;
-    HS_TRY(make_key(group));
-    HsStatus status = hs_token_cache_path(cache, &group->about.key, &path);
+    HsStatus status = hs_token_cache_path(cache, &group->about.key, group->about.index, &path);
     if (status == HS_OK)
-        status = hs_token_part_open(path, &group->about.key, cache->verify, &part, &there);
+        status = hs_token_part_open(path, &group->about, cache->verify, &part, &there);
     if (status == HS_OK && !there)
         status = make_part(group, path, progress, &part);
     else if (status == HS_OK)
         take_found(group, &part);
     const int64_t before = shards->tokens;
-    if (status == HS_OK)
+    if (status == HS_OK) {
+        group->about.last = part.about.last;
+        group->about.from = part.about.next;
+        group->about.index++;
         status = hs_documents_add_part(documents, &part, before, group->first);
+    }
     if (status == HS_OK)
         status = hs_token_shards_add_part(shards, &part); /* takes the part; the documents borrow from it */
     hs_token_part_close(&part);
     free(path);
     return status;
+}
+
+static HsStatus add_group(Group *group, HsSourceProgress *progress, HsDocuments *documents, HsTokenShards *shards)
+{
+    HS_TRY(make_key(group));
+    while (!group->about.last)
+        HS_TRY(add_part(group, progress, documents, shards));
+    return HS_OK;
 }
 
 HsStatus hs_dataset_encode_cached(HsDatasetBuild *building, int first, int last, HsDocuments *documents,

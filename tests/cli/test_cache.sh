@@ -100,7 +100,7 @@ part=$(ls -S fresh/*.tokens | head -n 1)
 for damage in byte cut empty header; do
     for file in fresh/*.tokens; do
         case $damage in
-        byte) printf '\377' | dd of="$file" bs=1 seek=1001 conv=notrunc status=none ;;
+        byte) printf '\377' | dd of="$file" bs=1 seek=1101 conv=notrunc status=none ;;
         cut) truncate -s -9 "$file" ;;
         empty) : >"$file" ;;
         header) printf 'x' | dd of="$file" bs=1 seek=40 conv=notrunc status=none ;;

@@ -238,12 +238,15 @@ static HsStatus work(void *user, int number, HsUnit *unit)
     Encoder *encoder = user;
     Result *result = unit->result;
     Worker *worker = &encoder->workers[number];
+    HsStatus status;
     result->tokens.count = 0;
     result->document_count = 0;
     result->masked = false;
     result->bytes = result->unrendered_contents = result->quoted_arguments = 0;
-    return hs_unit_is_text(unit) ? encode_text(encoder, worker, unit, result)
-                                 : encode_records(encoder, worker, unit, result);
+    status = hs_unit_is_text(unit) ? encode_text(encoder, worker, unit, result)
+                                   : encode_records(encoder, worker, unit, result);
+    unit->weight = result->bytes;
+    return status;
 }
 
 static HsStatus find_border(void *user, const HsTextPart *part, size_t *at)
@@ -299,12 +302,20 @@ HsStatus hs_sources_encode(const HsEncoding *encoding)
                         .end = encoding->with_ends ? hs_tokenizer_end_of_text(encoding->tokenizer) : -1,
                         .threads = threads,
                         .workers = calloc((size_t)threads + 1, sizeof *encoder.workers) };
+    HsUnitPlace reached;
+    if (encoding->from) {
+        encoder.text_bytes = encoding->from->text_bytes;
+        encoder.text_hash = encoding->from->text_hash;
+    }
     HsStatus status = encoder.workers ? HS_OK : hs_fail(HS_ENOMEM, "no memory to encode text");
     for (int i = 0; status == HS_OK && i <= threads; i++)
         status = hs_tokenizer_session_create(encoding->tokenizer, &encoder.workers[i].session);
     const HsUnitWork units = { .sources = encoding->sources,
                                .first = encoding->first,
                                .last = encoding->last,
+                               .from = encoding->from ? &encoding->from->unit : NULL,
+                               .most = encoding->most,
+                               .reached = &reached,
                                .threads = threads,
                                .options = options_of,
                                .border = hs_tokenizer_takes_parts(encoding->tokenizer) ? find_border : NULL,
@@ -318,6 +329,8 @@ HsStatus hs_sources_encode(const HsEncoding *encoding)
     if (status == HS_OK)
         status = hs_units_run(&units);
     hs_source_progress_end(&encoder.progress);
+    if (status == HS_OK && encoding->reached)
+        *encoding->reached = (HsEncodingPlace){ reached, encoder.text_bytes, encoder.text_hash };
     for (int i = 0; encoder.workers && i <= threads; i++) {
         hs_tokenizer_session_destroy(encoder.workers[i].session);
         hs_corpus_deinit(&encoder.workers[i].corpus);

@@ -35,9 +35,19 @@ typedef struct HsEncodedUnit {
     int64_t unrendered_contents, quoted_arguments; /* as in HsCorpus */
 } HsEncodedUnit;
 
+/* Where encoding may begin again. */
+typedef struct HsEncodingPlace {
+    HsUnitPlace unit;
+    int64_t text_bytes; /* of the text that it lies in: what is known of it up to there */
+    uint64_t text_hash;
+} HsEncodingPlace;
+
 typedef struct HsEncoding {
     const HsSourceList *sources;
-    int first, last; /* sources [first, last) */
+    int first, last;             /* sources [first, last) */
+    const HsEncodingPlace *from; /* NULL: from the first source's beginning */
+    int64_t most;                /* ends where this many bytes of text are encoded, if it may; 0: no limit */
+    HsEncodingPlace *reached;    /* where it ended, unit.source `last` behind all; NULL: not asked for */
     const HsTokenizer *tokenizer;
     /* How a source is read; what generated text depends on is in it. */
     HsSourceOptions (*options)(const void *user, int source);

@@ -74,6 +74,23 @@ HsStatus hs_input_read(HsInput *input, char *bytes, size_t room, size_t *got)
     return HS_OK;
 }
 
+HsStatus hs_input_skip(HsInput *input, size_t bytes)
+{
+    char passed[1 << 14];
+    size_t got = 1;
+    const size_t ahead = input->first_size - input->first_at;
+    if (!input->unpacker.kind && bytes > ahead && fseek(input->file, (long)(bytes - ahead), SEEK_CUR) == 0) {
+        input->first_at = input->first_size;
+        input->ended = false;
+        return HS_OK;
+    }
+    while (bytes > 0 && got > 0) {
+        HS_TRY(hs_input_read(input, passed, bytes < sizeof passed ? bytes : sizeof passed, &got));
+        bytes -= got;
+    }
+    return HS_OK;
+}
+
 /* What the first bytes are: packed ones are unpacked from then on. */
 static HsStatus look(HsInput *input, const HsSource *source)
 {

@@ -15,6 +15,8 @@ typedef struct HsInput HsInput;
 HsStatus hs_input_open(const HsSource *source, HsInput **input);
 /* The next bytes, as many as there is room for; fewer only at the end.  errors: HS_EIO, HS_EFORMAT for what is damaged */
 HsStatus hs_input_read(HsInput *input, char *bytes, size_t room, size_t *got);
+/* Passes over the next bytes.  errors: as hs_input_read; fewer may be there */
+HsStatus hs_input_skip(HsInput *input, size_t bytes);
 void hs_input_close(HsInput *input);
 /* All that follows, for the caller to free.  errors: HS_EFORMAT for more than `limit` bytes (0: no limit) */
 HsStatus hs_input_read_all(HsInput *input, size_t limit, char **bytes, size_t *size);

@@ -39,6 +39,15 @@ typedef struct HsSourceText {
         .name = (NAME), .bytes = (BYTES), .size = (SIZE), .line = 1, .record = 1, .first = true, .last = true \
     }
 
+/* Where reading may begin again: in front of a unit (units.h). */
+typedef struct HsUnitPlace {
+    int source;  /* number in the list */
+    bool inside; /* of it; else it is read from its beginning, and the rest is nothing */
+    char line_end;
+    size_t offset;
+    int64_t line, record;
+} HsUnitPlace;
+
 /* Records that a text begins with. */
 typedef struct HsSourceCut {
     size_t size; /* bytes; 0: more text has to be there before one is known to be whole */

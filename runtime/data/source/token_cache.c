@@ -45,17 +45,13 @@ void hs_token_cache_close(HsTokenCache *cache)
     free(cache);
 }
 
-static HsStatus join(const HsTokenCache *cache, const HsPartKey *key, const char *end, char **path)
+HsStatus hs_token_cache_path(const HsTokenCache *cache, const HsPartKey *key, int index, char **path)
 {
-    if (asprintf(path, "%s/%016" PRIx64 "%016" PRIx64 "%s", cache->folder, key->high, key->low, end) >= 0)
+    if (asprintf(path, "%s/%016" PRIx64 "%016" PRIx64 "-%04d%s", cache->folder, key->high, key->low, index, part_end) >=
+        0)
         return HS_OK;
     *path = NULL;
     return hs_fail(HS_ENOMEM, "no memory for a path in %s", cache->folder);
-}
-
-HsStatus hs_token_cache_path(const HsTokenCache *cache, const HsPartKey *key, char **path)
-{
-    return join(cache, key, part_end, path);
 }
 
 HsStatus hs_token_cache_lock(const HsTokenCache *cache, const HsPartKey *key, int *lock)
@@ -63,7 +59,8 @@ HsStatus hs_token_cache_lock(const HsTokenCache *cache, const HsPartKey *key, in
     char *path;
     *lock = -1;
     HS_TRY(hs_make_directories(cache->folder));
-    HS_TRY(join(cache, key, ".lock", &path));
+    if (asprintf(&path, "%s/%016" PRIx64 "%016" PRIx64 ".lock", cache->folder, key->high, key->low) < 0)
+        return hs_fail(HS_ENOMEM, "no memory for a path in %s", cache->folder);
     const int descriptor = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
     HsStatus status = HS_OK;
     if (descriptor < 0)
@@ -149,17 +146,25 @@ void hs_cached_parts_deinit(HsCachedParts *parts)
     *parts = (HsCachedParts){ 0 };
 }
 
+/* The first part's goes with it: where others are left, the next that makes one makes a lock too. */
+static void remove_lock(const char *path)
+{
+    char *lock = strdup(path);
+    char *number = lock ? strrchr(lock, '-') : NULL;
+    if (number) {
+        memcpy(number, ".lock", sizeof ".lock"); /* "-0000.tokens" is longer */
+        unlink(lock);
+    }
+    free(lock);
+}
+
 bool hs_cached_part_remove(const HsCachedPart *part)
 {
     const int descriptor = open(part->path, O_RDONLY | O_CLOEXEC);
     const bool in_use = descriptor >= 0 && flock(descriptor, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
     const bool removed = !in_use && unlink(part->path) == 0;
-    char *lock = removed ? strdup(part->path) : NULL;
-    if (lock) {
-        strcpy(lock + strlen(lock) - strlen(part_end), ".lock");
-        unlink(lock);
-    }
-    free(lock);
+    if (removed && part->about.index == 0)
+        remove_lock(part->path);
     if (descriptor >= 0)
         close(descriptor);
     return removed;

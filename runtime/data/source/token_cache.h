@@ -3,8 +3,8 @@
  * A folder of text that has become tokens (token_part.h), from run to run.
  *
  *     FOLDER/files            marks of files: a file with the same size and times is not read again (file_mark.h)
- *     FOLDER/KEY.tokens       a part; its key is of the texts' bytes, the tokenizer and how sources are read
- *     FOLDER/KEY.lock         held by the process that makes it
+ *     FOLDER/KEY-N.tokens     part N of a group of texts; its key is of their bytes, the tokenizer and how they are read
+ *     FOLDER/KEY.lock         held by the process that makes one of them
  *
  * Several processes, of one run or of many, may use a folder at once.
  */
@@ -27,8 +27,8 @@ typedef struct HsTokenCache {
 /* Nothing is written yet.  errors: HS_ENOMEM */
 HsStatus hs_token_cache_open(const char *folder, HsTokenCache **cache);
 void hs_token_cache_close(HsTokenCache *cache);
-/* "FOLDER/KEY.tokens"; the caller frees. */
-HsStatus hs_token_cache_path(const HsTokenCache *cache, const HsPartKey *key, char **path);
+/* "FOLDER/KEY-N.tokens"; the caller frees. */
+HsStatus hs_token_cache_path(const HsTokenCache *cache, const HsPartKey *key, int index, char **path);
 /* Waits until no other process makes the part; -1: it cannot be locked, and two processes may make it.  Makes the folder.
  * errors: HS_EIO */
 HsStatus hs_token_cache_lock(const HsTokenCache *cache, const HsPartKey *key, int *lock);

@@ -78,7 +78,19 @@ static HsStatus check(int descriptor, const char *path, bool verify, const PartH
     return HS_OK;
 }
 
-HsStatus hs_token_part_open(const char *path, const HsPartKey *key, bool verify, HsTokenPart *part, bool *there)
+static bool same_place(const HsEncodingPlace *a, const HsEncodingPlace *b)
+{
+    return a->unit.source == b->unit.source && a->unit.inside == b->unit.inside && a->unit.offset == b->unit.offset &&
+           a->unit.record == b->unit.record && a->text_bytes == b->text_bytes && a->text_hash == b->text_hash;
+}
+
+static bool is_wanted(const HsPartAbout *about, const HsPartAbout *wanted)
+{
+    return about->key.low == wanted->key.low && about->key.high == wanted->key.high && about->index == wanted->index &&
+           same_place(&about->from, &wanted->from);
+}
+
+HsStatus hs_token_part_open(const char *path, const HsPartAbout *wanted, bool verify, HsTokenPart *part, bool *there)
 {
     PartHeader header;
     *part = (HsTokenPart){ .descriptor = -1 };
@@ -92,7 +104,7 @@ HsStatus hs_token_part_open(const char *path, const HsPartKey *key, bool verify,
     HsStatus status = HS_OK;
     if (!read_header(descriptor, path, &header))
         hs_warn("%s: damaged, and not used: the text is tokenized anew", path);
-    else if (header.about.key.low == key->low && header.about.key.high == key->high)
+    else if (is_wanted(&header.about, wanted))
         status = check(descriptor, path, verify, &header, there);
     char *const name = *there ? strdup(path) : NULL;
     if (*there && !name)

@@ -2,7 +2,7 @@
  *
  * Text that has become tokens, in a file of the cache (token_cache.h), or in memory where there is none.
  *
- *     header 512 bytes | tokens, u16 or u32 | mask, a bit a token, where some do not count | documents, 64 bytes each
+ *     header 1024 bytes | tokens, u16 or u32 | mask, a bit a token, where some do not count | documents, 64 bytes each
  *
  * A file is written under another name and takes its own when it is whole.  Its header says when it was changed last: a
  * file that was changed since is read whole, and used only if its checksum is right.
@@ -20,7 +20,10 @@ typedef struct HsPartKey {
 
 /* What a part says of itself. */
 typedef struct HsPartAbout {
-    HsPartKey key;
+    HsPartKey key;       /* of all parts of a group */
+    int32_t index, last; /* which of them; whether it is the last */
+    HsEncodingPlace from,
+        next; /* where its text begins, and that of the one behind it; sources count from the group's */
     int64_t tokens, documents;
     int64_t text_bytes;                            /* of which they are made */
     int64_t pairs, chats;                          /* documents: with a prompt and a completion; conversations */
@@ -42,9 +45,9 @@ typedef struct HsTokenPart {
     int64_t tokens_at, mask_at, documents_at, bytes;
 } HsTokenPart;
 
-/* *there: false where there is no such file, or it is damaged or of another key; a damaged one is warned of.  verify:
- * its checksum is looked at in any case.  errors: HS_EIO, HS_ENOMEM */
-HsStatus hs_token_part_open(const char *path, const HsPartKey *key, bool verify, HsTokenPart *part, bool *there);
+/* The part that has the key, index and beginning of `wanted`.  *there: false where there is no such file, or it is damaged
+ * or another; a damaged one is warned of.  verify: its checksum is looked at in any case.  errors: HS_EIO, HS_ENOMEM */
+HsStatus hs_token_part_open(const char *path, const HsPartAbout *wanted, bool verify, HsTokenPart *part, bool *there);
 /* What a file says of itself, for lists.  false: it is no part. */
 bool hs_token_part_look(const char *path, HsPartAbout *about);
 void hs_token_part_close(HsTokenPart *part);
@@ -57,8 +60,9 @@ typedef struct HsPartWriter HsPartWriter;
 HsStatus hs_part_writer_create(const char *path, const HsPartAbout *about, int64_t vocabulary, int first_source,
                                HsPartWriter **writer);
 HsStatus hs_part_writer_add(HsPartWriter *writer, const HsEncodedUnit *unit);
-/* The whole file under its name, open.  found: what HsPartAbout has.  The writer is to be destroyed still. */
-HsStatus hs_part_writer_finish(HsPartWriter *writer, const uint64_t *found, int64_t found_count, HsTokenPart *part);
+/* The whole file under its name, open.  ending: its members found, found_count, next and last are taken.  The writer is to
+ * be destroyed still. */
+HsStatus hs_part_writer_finish(HsPartWriter *writer, const HsPartAbout *ending, HsTokenPart *part);
 /* Removes what was not finished. */
 void hs_part_writer_destroy(HsPartWriter *writer);
 

@@ -7,7 +7,7 @@
 
 #include "runtime/data/source/token_part.h"
 
-enum { PART_HEADER_BYTES = 512 };
+enum { PART_HEADER_BYTES = 1024 };
 #define PART_MAGIC "HSTOKENS"
 
 /* In the machine's own byte order: a cache is not carried to others. */

@@ -224,12 +224,13 @@ static HsStatus write_header(HsPartWriter *writer, PartHeader *header)
     return fsync(descriptor) == 0 && futimens(descriptor, times) == 0 ? HS_OK : fail_write(writer);
 }
 
-HsStatus hs_part_writer_finish(HsPartWriter *writer, const uint64_t *found, int64_t found_count, HsTokenPart *part)
+HsStatus hs_part_writer_finish(HsPartWriter *writer, const HsPartAbout *ending, HsTokenPart *part)
 {
     PartHeader header = { 0 };
-    writer->about.found_count = found_count;
-    if (found_count > 0)
-        memcpy(writer->about.found, found, (size_t)found_count * sizeof *found);
+    writer->about.found_count = ending->found_count;
+    memcpy(writer->about.found, ending->found, sizeof ending->found);
+    writer->about.next = ending->next;
+    writer->about.last = ending->last;
     if (writer->bit_count > 0 && putc((int)writer->bits, writer->mask) == EOF)
         return fail_write(writer);
     HS_TRY(append(writer, writer->mask, &header.mask_at));

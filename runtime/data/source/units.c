@@ -198,6 +198,21 @@ static HsStatus take(Pipeline *pipeline, HsUnit *unit)
     return unit->dropped ? HS_OK : pipeline->work->take(pipeline->work->user, unit);
 }
 
+/* Whether what follows the unit can be read by itself: rows of CSV need the first one. */
+static bool may_stop(const HsUnit *unit)
+{
+    return !unit->dropped &&
+           (!unit->next.inside || (unit->from->kind->cut != hs_csv_cut && unit->from->kind->cut != hs_tsv_cut));
+}
+
+static HsUnitPlace place_behind(const HsUnit *unit)
+{
+    HsUnitPlace place = unit->next;
+    if (unit->is_part && !unit->ends) /* where it really ended */
+        place.offset = unit->text.offset + unit->used;
+    return place;
+}
+
 static void close_pipeline(Pipeline *pipeline)
 {
     pthread_mutex_lock(&pipeline->lock);
@@ -239,7 +254,10 @@ static HsStatus open_slots(Pipeline *pipeline)
 
 HsStatus hs_units_run(const HsUnitWork *work)
 {
-    Pipeline pipeline = { .work = work, .reader = { .work = work, .next = work->first } };
+    Pipeline pipeline = { .work = work,
+                          .reader = { .work = work, .next = work->from ? work->from->source : work->first } };
+    HsUnitPlace reached = { .source = work->last };
+    int64_t weight = 0;
     pthread_mutex_init(&pipeline.lock, NULL);
     pthread_cond_init(&pipeline.filled, NULL);
     pthread_cond_init(&pipeline.finished, NULL);
@@ -248,11 +266,20 @@ HsStatus hs_units_run(const HsUnitWork *work)
         read_ahead(&pipeline);
         if (pipeline.taken == pipeline.read)
             break;
-        status = take(&pipeline, slot_of(&pipeline, pipeline.taken));
+        HsUnit *unit = slot_of(&pipeline, pipeline.taken);
+        status = take(&pipeline, unit);
         pipeline.taken++;
+        weight += unit->dropped ? 0 : unit->weight;
+        if (status == HS_OK && work->most > 0 && weight >= work->most && may_stop(unit)) {
+            reached = place_behind(unit);
+            pipeline.failure = HS_OK; /* what was read ahead is not asked for */
+            break;
+        }
     }
     close_pipeline(&pipeline);
     if (status == HS_OK && pipeline.failure != HS_OK)
         status = hs_fail(pipeline.failure, "%s", pipeline.message);
+    if (work->reached)
+        *work->reached = reached;
     return status;
 }

@@ -26,6 +26,8 @@ typedef struct HsUnit {
     size_t least;         /* where it ends, at most text.size: behind it is what the next unit has too */
     bool begins, ends;    /* the text does, with it */
     size_t used;          /* set by `work`: where it ended */
+    int64_t weight;       /* set by `work`: bytes of text */
+    HsUnitPlace next;     /* where the unit behind it begins, if it ends where it should */
     bool dropped;         /* it belongs to the next one now */
     HsUnitGroups *groups; /* of a Parquet file, which it is group number text.record - 1 of; NULL: it is none */
     void *result;         /* of result_bytes, zero at first; kept from unit to unit */
@@ -40,8 +42,11 @@ typedef struct HsUnit {
 
 typedef struct HsUnitWork {
     const HsSourceList *sources;
-    int first, last; /* sources [first, last) */
-    int threads;     /* workers, the caller's thread among them; at least 1 */
+    int first, last;         /* sources [first, last) */
+    const HsUnitPlace *from; /* where to begin; NULL: at the first source's beginning */
+    int64_t most; /* ends where this many bytes of text were taken, if work may begin again there; 0: no limit */
+    HsUnitPlace *reached; /* where it ended; source is `last` behind all.  NULL: not asked for */
+    int threads;          /* workers, the caller's thread among them; at least 1 */
     /* How a source is read: its fields alone count here. */
     HsSourceOptions (*options)(const void *user, int source);
     /* Where a part of a text could end (HsTextPart).  NULL: texts are units, however long they are. */

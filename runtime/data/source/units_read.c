@@ -21,7 +21,28 @@ static HsStatus begin_source(HsUnitReader *reader)
     reader->place = (HsSourceText)HS_SOURCE_WHOLE(hs_source_title(source), NULL, 0);
     reader->ended = false;
     reader->carry_size = 0;
-    return HS_OK;
+    const HsUnitPlace *from = reader->work->from;
+    if (!from || !from->inside || from->source != reader->next)
+        return HS_OK;
+    reader->place.first = false;
+    reader->place.offset = from->offset;
+    reader->place.line = from->line;
+    reader->place.record = from->record;
+    reader->place.line_end = from->line_end;
+    return hs_input_skip(reader->input, from->offset);
+}
+
+/* Where the next unit begins, once this one has been read. */
+static HsUnitPlace next_place(const HsUnitReader *reader, bool ends)
+{
+    if (ends)
+        return (HsUnitPlace){ .source = reader->next };
+    return (HsUnitPlace){ .source = reader->next,
+                          .inside = true,
+                          .line_end = reader->place.line_end,
+                          .offset = reader->place.offset,
+                          .line = reader->place.line,
+                          .record = reader->place.record };
 }
 
 static void end_source(HsUnitReader *reader)
@@ -145,6 +166,7 @@ static HsStatus read_unit(HsUnitReader *reader, HsUnit *unit)
     unit->text.last = unit->is_part ? reader->ended : last;
     if (last)
         end_source(reader);
+    unit->next = next_place(reader, last);
     return HS_OK;
 }
 
@@ -156,12 +178,16 @@ static HsStatus read_group(HsUnitReader *reader, HsUnit *unit, bool *there)
         const HsSourceOptions options = reader->work->options(reader->work->user, reader->next);
         HS_TRY(hs_unit_groups_open(source, &options, &reader->groups));
         reader->place = (HsSourceText)HS_SOURCE_WHOLE(hs_source_title(source), NULL, 0);
+        const HsUnitPlace *from = reader->work->from;
+        if (from && from->inside && from->source == reader->next)
+            reader->place.record = from->record;
     }
     *there = reader->place.record <= hs_unit_groups_count(reader->groups);
     if (*there) {
         unit->text = reader->place;
         unit->groups = hs_unit_groups_hold(reader->groups);
         reader->place.record++;
+        unit->next = next_place(reader, false);
         return HS_OK;
     }
     hs_unit_groups_release(reader->groups);
@@ -181,6 +207,8 @@ static void clear_unit(const HsUnitReader *reader, HsUnit *unit)
     unit->text = (HsSourceText){ .name = unit->from->name };
     unit->begins = unit->ends = true;
     unit->least = unit->used = 0;
+    unit->weight = 0;
+    unit->next = (HsUnitPlace){ .source = reader->next + 1 };
 }
 
 HsStatus hs_unit_reader_next(HsUnitReader *reader, HsUnit *unit, bool *there)

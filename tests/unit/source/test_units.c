@@ -134,6 +134,32 @@ static All read_in_units(const HsSourceList *list, const HsSourceOptions *option
     return all;
 }
 
+/* One unit at a time, each from where the one before it ended. */
+static All read_in_pieces(const HsSourceList *list, const HsSourceOptions *options, const HsTokenizer *tokenizer)
+{
+    All all = { .options = options };
+    HsEncodingPlace place = { 0 };
+    int pieces = 0;
+    while (place.unit.source < list->count) {
+        const HsEncodingPlace from = place;
+        const HsEncoding encoding = { .sources = list,
+                                      .last = list->count,
+                                      .from = &from,
+                                      .most = 1,
+                                      .reached = &place,
+                                      .tokenizer = tokenizer,
+                                      .options = options_of,
+                                      .with_ends = true,
+                                      .threads = 2,
+                                      .take = take,
+                                      .user = &all };
+        cr_assert_eq(hs_sources_encode(&encoding), HS_OK, "%s", hs_error_message());
+        pieces++;
+    }
+    cr_expect(pieces == all.units || pieces == 1, "%d pieces, %d units", pieces, (int)all.units); /* CSV is not cut */
+    return all;
+}
+
 static void free_all(All *all)
 {
     hs_tokens_deinit(&all->tokens);
@@ -176,6 +202,18 @@ static void compare(const HsSourceList *list, const HsSourceOptions *options, co
     hs_tokens_deinit(&tokens);
 }
 
+static void expect_equal(const All *one, const All *other)
+{
+    cr_expect_eq(one->document_count, other->document_count);
+    cr_expect(one->tokens.count == other->tokens.count &&
+              memcmp(one->tokens.items, other->tokens.items, (size_t)one->tokens.count * sizeof(int32_t)) == 0 &&
+              memcmp(one->mask, other->mask, (size_t)one->tokens.count) == 0);
+    for (int64_t i = 0; i < one->document_count && i < other->document_count; i++)
+        cr_expect(one->documents[i].hash == other->documents[i].hash &&
+                  one->documents[i].bytes == other->documents[i].bytes &&
+                  one->documents[i].prompt_hash == other->documents[i].prompt_hash);
+}
+
 static void check(const char *name, const Text *text, const HsTokenizer *tokenizer)
 {
     const Scratch scratch = scratch_make();
@@ -188,14 +226,10 @@ static void check(const char *name, const Text *text, const HsTokenizer *tokeniz
     All one = read_in_units(&list, &options, tokenizer, 1), four = read_in_units(&list, &options, tokenizer, 4);
     cr_expect_gt(one.units, 2, "%s is one unit", name);
     compare(&list, &options, tokenizer, &one);
-    cr_expect_eq(one.document_count, four.document_count);
-    cr_expect(one.tokens.count == four.tokens.count &&
-              memcmp(one.tokens.items, four.tokens.items, (size_t)one.tokens.count * sizeof(int32_t)) == 0 &&
-              memcmp(one.mask, four.mask, (size_t)one.tokens.count) == 0);
-    for (int64_t i = 0; i < one.document_count; i++)
-        cr_expect(one.documents[i].hash == four.documents[i].hash &&
-                  one.documents[i].bytes == four.documents[i].bytes &&
-                  one.documents[i].prompt_hash == four.documents[i].prompt_hash);
+    All pieces = read_in_pieces(&list, &options, tokenizer);
+    expect_equal(&one, &four);
+    expect_equal(&one, &pieces);
+    free_all(&pieces);
     free_all(&one);
     free_all(&four);
     hs_source_list_deinit(&list);
