@@ -113,6 +113,7 @@ const HsAlias hs_config_key_aliases[] = {
     { NULL, "data.workers", "dataloader_num_workers num_workers num_data_workers" },
     { NULL, "data.prefetch", "prefetch_factor dataloader_prefetch_factor" },
     { NULL, "data.sampling", "shuffle shuffle_data sampler" },
+    { NULL, "data.group_by_length", "group_by_length length_grouped" },
     { NULL, "adapter", "lora peft lora_config peft_config" },
     { NULL, "adapter.kind: lora", "use_lora use_peft peft_type peft_method" },
     { NULL, "adapter.rank", "lora_r lora_rank lora_dim r" },

@@ -288,6 +288,28 @@ static HsStatus check_model(const HsConfig *config)
     return HS_OK;
 }
 
+static HsStatus check_length_groups(const HsConfig *config)
+{
+    const char *const key = "data.group_by_length";
+    if (!config->data.group_by_length)
+        return HS_OK;
+    if (!hs_is(config->data.packing, "none"))
+        return hs_config_relation_fail(config, key, "data.packing",
+                                       "%s is of documents in separate rows: set data.packing: none (it is %s)", key,
+                                       config->data.packing);
+    if (!hs_is(config->data.sampling, "epoch"))
+        return hs_config_relation_fail(config, key, "data.sampling",
+                                       "%s orders the rows of an epoch: set data.sampling: epoch (it is %s)", key,
+                                       config->data.sampling);
+    for (int task = 0; task < config->task_count; task++)
+        if (hs_task_is_mixed(&config->tasks[task]))
+            return hs_config_relation_fail(config, key, NULL,
+                                           "%s and weights do not go together, as each row of a step may be of another "
+                                           "source: remove it, or the weights of task %s",
+                                           key, config->tasks[task].name);
+    return HS_OK;
+}
+
 /* "10%": a share, else a source, which the data part looks up. */
 static HsStatus check_share(const HsConfig *config, int task)
 {
@@ -608,6 +630,7 @@ HsStatus hs_config_check(HsConfig *config)
     HS_TRY(check_moments(config));
     HS_TRY(check_continual(config));
     HS_TRY(check_mixtures(config));
+    HS_TRY(check_length_groups(config));
     HS_TRY(check_groups(config));
     HS_TRY(check_adapter(config));
     for (int task = 0; task < config->task_count; task++)

@@ -181,6 +181,10 @@
       "as a row has room for; none attends to another, and positions start anew in each; none: each document in a "    \
       "separate row, and padding behind it; with both a longer document is cut at max_length, and the loss "           \
       "counts no padding")                                                                                             \
+    X(S, BOOL, FIXED, group_by_length, false, 0, 1, NULL, "",                                                          \
+      "packing: none with sampling: epoch: the sequences of an optimizer step are alike in length, in an order drawn " \
+      "for each epoch. On a CPU a pass ends behind the last target of its sequences, so that less padding is "         \
+      "computed")                                                                                                      \
     X(S, INT, FREE, prefetch, 4, 1, 1024, NULL, "batches", "effective batches prepared ahead")                         \
     X(S, INT, FREE, workers, 1, 1, 64, NULL, "threads", "prefetching threads")                                         \
     X(S, STRING, FIXED, token_file, "auto", 0, 0, "auto|raw16", "",                                                    \

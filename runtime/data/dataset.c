@@ -229,6 +229,8 @@ static HsStatus finish(HsDatasetBuild *building, HsTokenizer *tokenizer, HsDatas
     HS_TRY(hs_dataset_count_shared(building, &dataset->apart));
     hs_documents_deinit(&building->train);
     hs_documents_deinit(&building->validation);
+    if (dataset->group > 0)
+        hs_stream_order_by_length(&dataset->train);
     HS_TRY(check_length(building, dataset, &dataset->train, "train"));
     return check_length(building, dataset, &dataset->validation, "validation");
 }
@@ -298,6 +300,7 @@ void hs_dataset_begin(const HsConfig *config, const HsTaskConfig *task, HsDatase
     *dataset = (HsDataset){
         .sequence_length = config->training.max_length,
         .random_windows = hs_is(config->data.sampling, "random"),
+        .group = config->data.group_by_length ? config->training.batch_size : 0,
         .seed = hs_dataset_window_seed(building),
     };
 }

@@ -10,7 +10,8 @@
  * Which window is sample `index` is a pure function of (seed, index): a resumed run continues at the same sample.
  *   epoch:  epoch e = index / n, window = permute(seed, e, index mod n); windows start at shift(e) + i*T, with a shift
  *           in [0,T) per epoch, so that boundaries move (less where the stream is too short for it)
- *   epoch, rows (data.packing: none, documents): each row once, in an order drawn for the epoch
+ *   epoch, rows (data.packing: none, documents): each row once, in an order drawn for the epoch; with
+ *           data.group_by_length rows of a step are alike in length (length_groups.h)
  *   random: start uniform in [0, tokens - T), by Philox of (seed, index)
  */
 #ifndef HS_RUNTIME_DATA_DATASET_H
@@ -83,6 +84,7 @@ typedef struct HsDataset {
     bool owns_tokenizer; /* false: HsTaskData's */
     int64_t sequence_length;
     bool random_windows;
+    int64_t group; /* samples of a step, which are alike in length: train.rows are, shortest first; 0: they are not */
     uint64_t seed;
     /* Sources that are mixed (tasks.N.weights): train and validation have their sums, and no tokens. */
     struct HsDataset *parts; /* NULL: none are */
@@ -95,7 +97,8 @@ typedef struct HsDataset {
 typedef struct HsSourceUse {
     double share, epochs;
 } HsSourceUse;
-/* How many of the dataset's samples an optimizer step takes, by which a mixture's weights change.  errors: HS_ENOMEM */
+/* How many of the dataset's samples an optimizer step takes: what a mixture's weights change by, and a group of rows of
+ * similar lengths has.  errors: HS_ENOMEM */
 HsStatus hs_dataset_set_rows(HsDataset *dataset, double rows);
 HsStatus hs_dataset_source_use(const HsDataset *dataset, int64_t samples, HsSourceUse *use);
 

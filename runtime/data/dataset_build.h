@@ -151,6 +151,8 @@ HsStatus hs_dataset_refuse_tokens(const HsDatasetBuild *building, const HsSource
 bool hs_dataset_keeps_documents(const HsConfig *config);
 /* data.packing: none, documents: the rows of a stream; nothing otherwise.  errors: HS_ENOMEM (dataset_rows.c) */
 HsStatus hs_dataset_make_rows(HsDatasetBuild *building, const HsDocumentRange *range, HsStreamTokens *stream);
+/* Its rows, shortest first. */
+void hs_stream_order_by_length(HsStreamTokens *stream);
 /* Puts stream->rows together: makes stream->packs, of at most `most` tokens each, and brings the rows in their order.
  * errors: HS_ENOMEM (dataset_packs.c) */
 HsStatus hs_dataset_pack(HsStreamTokens *stream, int64_t most);

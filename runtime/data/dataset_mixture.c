@@ -144,6 +144,8 @@ HsStatus hs_dataset_mix(const HsConfig *config, const HsTaskConfig *task, HsData
 
 HsStatus hs_dataset_set_rows(HsDataset *dataset, double rows)
 {
+    if (dataset->group > 0)
+        dataset->group = rows > 1 ? (int64_t)(rows + 0.5) : 1;
     if (!dataset->parts)
         return HS_OK;
     hs_mixture_set_rows(dataset->mixture, rows);

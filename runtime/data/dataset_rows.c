@@ -58,3 +58,16 @@ HsStatus hs_dataset_make_rows(HsDatasetBuild *building, const HsDocumentRange *r
         counts->kept += stream->rows[i].count;
     return HS_OK;
 }
+
+static int by_length(const void *a, const void *b)
+{
+    const HsRow *one = a, *other = b;
+    const int64_t difference = one->count != other->count ? one->count - other->count
+                                                          : one->start - other->start; /* the same on every machine */
+    return (difference > 0) - (difference < 0);
+}
+
+void hs_stream_order_by_length(HsStreamTokens *stream)
+{
+    qsort(stream->rows, (size_t)stream->row_count, sizeof *stream->rows, by_length);
+}

@@ -12,11 +12,12 @@
 
 #include "kernels/base/rng.h"
 #include "runtime/data/dataset.h"
+#include "runtime/data/length_groups.h"
 #include "runtime/data/mixture.h"
 
 /* The last counter word keeps the draws of one seed apart by purpose. */
 enum { MASK_AT_ONCE = 1024 };
-enum { SITE_EPOCH = 0x45504f43, SITE_RANDOM = 0x52414e44 };
+enum { SITE_EPOCH = 0x45504f43, SITE_RANDOM = 0x52414e44, SITE_GROUPS = 0x47525053 };
 
 static HsPhilox draw(const HsDataset *dataset, int64_t index, uint32_t site)
 {
@@ -199,7 +200,14 @@ static int64_t row_of(const HsDataset *dataset, int64_t index)
         return (int64_t)(join(bits.word[0], bits.word[1]) % (uint64_t)count);
     }
     HsPhilox bits = draw(dataset, index / count, SITE_EPOCH);
-    return hs_rng_permute(join(bits.word[0], bits.word[1]), index % count, count);
+    const uint64_t key = join(bits.word[0], bits.word[1]);
+    if (dataset->group == 0)
+        return hs_rng_permute(key, index % count, count);
+    HsPhilox more = draw(dataset, index / count, SITE_GROUPS);
+    const HsLengthGroups groups = { count,
+                                    dataset->group,
+                                    { key, join(more.word[0], more.word[1]), join(more.word[2], more.word[3]) } };
+    return hs_length_groups_rank(&groups, index);
 }
 
 static int64_t epoch_start(const HsDataset *dataset, int64_t index)

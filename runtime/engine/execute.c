@@ -167,11 +167,9 @@ HsStatus hs_program_load_inputs(const HsProgram *program, HsContext *context, co
     return device->copy(device, context->stream, device_targets.data, targets, hs_tensor_bytes(&device_targets));
 }
 
-HsStatus hs_program_load_sequences(const HsProgram *program, HsContext *context, const int32_t *tokens,
-                                   const int32_t *targets, int64_t batch, int64_t length)
+static HsStatus mark_starts(const HsProgram *program, HsContext *context, int64_t batch, int64_t length)
 {
     const int64_t rows = batch * length;
-    HS_TRY(hs_program_load_inputs(program, context, tokens, targets, rows));
     if (program->starts_buffer == HS_NONE)
         return HS_OK;
     HsDocumentStartsArgs args = {
@@ -181,6 +179,24 @@ HsStatus hs_program_load_sequences(const HsProgram *program, HsContext *context,
     };
     args.starts.shape[0] = rows;
     return hs_op_document_starts(context, &args);
+}
+
+HsStatus hs_program_load_sequences(const HsProgram *program, HsContext *context, const int32_t *tokens,
+                                   const int32_t *targets, int64_t batch, int64_t length)
+{
+    HS_TRY(hs_program_load_inputs(program, context, tokens, targets, batch * length));
+    return mark_starts(program, context, batch, length);
+}
+
+/* The same of the first `length` tokens of each of the program's sequences. */
+static HsStatus load_beginnings(const HsProgram *program, HsContext *context, const int32_t *tokens,
+                                const int32_t *targets, int64_t length)
+{
+    const int64_t rows = program->batch * length, most = program->sequence_length;
+    HS_TRY(
+        hs_sequences_load(context, hs_program_tensor(program, program->targets_buffer, rows), targets, length, most));
+    HS_TRY(hs_sequences_load(context, hs_program_tensor(program, program->tokens_buffer, rows), tokens, length, most));
+    return mark_starts(program, context, program->batch, length);
 }
 
 HsProgramWorkspace hs_program_enter(const HsProgram *program, HsContext *context)
@@ -272,16 +288,15 @@ HsStatus hs_program_run(const HsProgram *program, HsContext *context, const HsEx
 }
 
 /* Row order, in double: the sum depends on nothing but the losses. */
-static HsStatus fetch_losses(const HsProgram *program, HsContext *context, double *loss_sum, float *row_losses)
+static HsStatus fetch_losses(const HsProgram *program, HsContext *context, int64_t length, double *loss_sum,
+                             float *row_losses)
 {
-    HsDevice *device = context->device;
-    int64_t rows = program->batch * program->sequence_length;
-    HsTensor losses = hs_program_tensor(program, program->losses_buffer, rows);
-    HS_TRY(device->copy(device, context->stream, program->host_losses, losses.data, hs_tensor_bytes(&losses)));
-    HS_TRY(device->stream_sync(device, context->stream));
+    const HsTensor losses = hs_program_tensor(program, program->losses_buffer, program->batch * length);
+    HS_TRY(hs_sequences_take(context, losses, program->host_losses, length, program->sequence_length));
+    HS_TRY(context->device->stream_sync(context->device, context->stream));
     double sum = 0;
-    for (int64_t row = 0; row < rows; row++) {
-        double loss = hs_dtype_load(losses.dtype, program->host_losses, row);
+    for (int64_t row = 0; row < program->batch * program->sequence_length; row++) {
+        const double loss = hs_program_row_loss(program, row);
         sum += loss;
         if (row_losses)
             row_losses[row] = (float)loss;
@@ -301,7 +316,7 @@ static HsStatus run_both_ways(HsProgram *program, HsContext *context, const HsEx
     HS_TRY(hs_program_load_sequences(program, context, tokens, targets, program->batch, program->sequence_length));
     HS_TRY(device->copy(device, context->stream, scale.data, &gradient_scale, sizeof gradient_scale));
     HS_TRY(hs_program_run(program, context, execution, NULL, NULL));
-    return fetch_losses(program, context, loss_sum, row_losses);
+    return fetch_losses(program, context, program->sequence_length, loss_sum, row_losses);
 }
 
 HsStatus hs_program_train(HsProgram *program, HsContext *context, const int32_t *tokens, const int32_t *targets,
@@ -319,23 +334,23 @@ HsStatus hs_program_train(HsProgram *program, HsContext *context, const int32_t 
 HsStatus hs_program_train_queued(HsProgram *program, HsContext *context, const HsProgramFeed *feed)
 {
     assert(program->training);
-    HsDevice *device = context->device;
-    int64_t rows = program->batch * program->sequence_length;
+    /* Work on logits takes rows of T. */
+    const int64_t most = program->sequence_length,
+                  length = feed->head_work ? most : hs_program_needed_length(program, feed->targets);
     HsExecution execution = { .training = true,
                               .batch = program->batch,
-                              .sequence_length = program->sequence_length,
+                              .sequence_length = length,
                               .seed = feed->seed,
                               .row_offset = feed->row_offset,
                               .step_counter = feed->step_counter,
                               .gradient_scale = feed->gradient_scale,
                               .head_work = feed->head_work };
-    HS_TRY(hs_program_load_sequences(program, context, feed->tokens, feed->targets, program->batch,
-                                     program->sequence_length));
+    HS_TRY(load_beginnings(program, context, feed->tokens, feed->targets, length));
     HS_TRY(hs_program_run(program, context, &execution, NULL, NULL));
-    if (!feed->losses)
-        return HS_OK;
-    HsTensor losses = hs_program_tensor(program, program->losses_buffer, rows);
-    return device->copy(device, context->stream, feed->losses, losses.data, hs_tensor_bytes(&losses));
+    if (feed->left_out)
+        *feed->left_out += program->batch * (most - length);
+    const HsTensor losses = hs_program_tensor(program, program->losses_buffer, program->batch * length);
+    return feed->losses ? hs_sequences_take(context, losses, feed->losses, length, most) : HS_OK;
 }
 
 HsStatus hs_program_probe(HsProgram *program, HsContext *context, const int32_t *tokens, const int32_t *targets,
@@ -384,10 +399,11 @@ HsStatus hs_program_evaluate(HsProgram *program, HsContext *context, const int32
                              double *loss_sum, float *row_losses)
 {
     assert(!program->training);
-    HsExecution execution = { .batch = program->batch, .sequence_length = program->sequence_length };
-    HS_TRY(hs_program_load_sequences(program, context, tokens, targets, program->batch, program->sequence_length));
+    const int64_t length = hs_program_needed_length(program, targets);
+    const HsExecution execution = { .batch = program->batch, .sequence_length = length };
+    HS_TRY(load_beginnings(program, context, tokens, targets, length));
     HS_TRY(hs_program_run(program, context, &execution, NULL, NULL));
-    return fetch_losses(program, context, loss_sum, row_losses);
+    return fetch_losses(program, context, length, loss_sum, row_losses);
 }
 
 /* Every action without data: do the checks pass, and the scratch? */

@@ -266,6 +266,18 @@ static void measure(HsProgram *program, int turn)
     }
 }
 
+/* The scratch of passes that end earlier. */
+static HsStatus plan_lengths(const HsProgram *program, HsContext *dry, HsExecution execution)
+{
+    const int64_t grain = program->length_grain;
+    for (int64_t length = grain; length > 0 && length < program->sequence_length; length += grain) {
+        execution.sequence_length = length;
+        for (int a = 0; a < program->action_count; a++)
+            HS_TRY(hs_execute_action(program, dry, &program->actions[a], &execution));
+    }
+    return HS_OK;
+}
+
 /* Every action without data: shape errors surface, scratch and flops are counted. */
 static HsStatus dry_run(HsProgram *program, const HsContext *context)
 {
@@ -298,6 +310,7 @@ static HsStatus dry_run(HsProgram *program, const HsContext *context)
             program->backward_flops -= dry.flops;
         }
     }
+    HS_TRY(plan_lengths(program, &dry, execution));
     program->workspace_bytes = dry.workspace_needed;
     return HS_OK;
 }
@@ -329,6 +342,7 @@ HsStatus hs_program_create(HsModel *model, HsContext *context, int64_t batch, in
     HS_TRY(check_size(program));
     /* On other devices steps are recorded, and a recording's numbers of rows are fixed (head_rows.c). */
     model->nodes[model->loss_node].attributes.leaves_out = context->device->host_accessible;
+    program->length_grain = hs_program_length_grain(model, context->device, sequence_length);
     HS_TRY_GOTO(status, hs_program_schedule(program, policy, recompute_every, &turn), failed);
     HS_TRY_GOTO(status, bind_all(program), failed);
     measure(program, turn);

@@ -51,6 +51,7 @@ typedef struct HsProgramExchange {
 typedef struct HsProgram {
     HsModel *model;
     int64_t batch, sequence_length; /* of a micro-batch */
+    int64_t length_grain;           /* a pass may end earlier, at a multiple of it; 0: none does (program_lengths.c) */
     bool training;
     HsAction *actions;
     int action_count;
@@ -100,6 +101,7 @@ typedef struct HsProgramFeed {
     int64_t row_offset;
     void *losses;                /* [B*T] of the precision's statistic dtype; NULL: not wanted */
     const HsHeadWork *head_work; /* of these rows; NULL: the loss alone.  The model expects it. */
+    int64_t *left_out;           /* added to: tokens of padding that the pass left out; NULL: not wanted */
 } HsProgramFeed;
 
 /* hs_program_train without the host: work is enqueued, nothing is waited for, and nothing but the feed's memory changes

@@ -65,6 +65,14 @@ HsStatus hs_program_load_inputs(const HsProgram *program, HsContext *context, co
 HsStatus hs_program_load_sequences(const HsProgram *program, HsContext *context, const int32_t *tokens,
                                    const int32_t *targets, int64_t batch, int64_t length);
 
+/* program_lengths.c: passes that end before T.  Lengths are multiples of this; 0: none does. */
+int64_t hs_program_length_grain(const HsModel *model, const HsDevice *device, int64_t sequence_length);
+/* Behind which no sequence of the program's micro-batch has a target. */
+int64_t hs_program_needed_length(const HsProgram *program, const int32_t *targets);
+/* The first `length` elements of sequences of `most` -> values [sequences * length]; and back, the rest 0. */
+HsStatus hs_sequences_load(HsContext *context, HsTensor values, const int32_t *from, int64_t length, int64_t most);
+HsStatus hs_sequences_take(HsContext *context, HsTensor losses, void *to, int64_t length, int64_t most);
+
 /* execute_nonfinite.c: zero every parameter's gradient. */
 HsStatus hs_program_clear_gradients(const HsProgram *program, HsContext *context);
 

@@ -192,11 +192,19 @@ static HsStatus freeze(HsModel *model, const HsConfig *config)
     return HS_OK;
 }
 
+/* A mask's element depends on the length of rows. */
+static bool draws_masks(const HsConfig *config)
+{
+    return config->model.dropout > 0 || (hs_adapter_wanted(config) && config->adapter.dropout > 0);
+}
+
 static HsStatus create(const HsConfig *config, const HsPrecision *precision, int64_t vocabulary, bool fused,
                        HsModel *model)
 {
-    const char *const packing = config->data.packing;
-    *model = (HsModel){ .precision = *precision, .documents = packing && strcmp(packing, "documents") == 0 };
+    const char *const packing = config->data.packing ? config->data.packing : "";
+    *model = (HsModel){ .precision = *precision,
+                        .documents = strcmp(packing, "documents") == 0,
+                        .pads = strcmp(packing, "none") == 0 && !draws_masks(config) };
     const HsFamily *family = NULL;
     HS_TRY(find_family(config->model.family, &family, &model->family));
     HS_TRY(settle_sizes(config, family, vocabulary, model));

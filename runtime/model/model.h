@@ -227,6 +227,7 @@ typedef struct HsModel {
     int tokens_slot, targets_slot, loss_node;
     int hidden_slot;      /* input of the head */
     bool documents;       /* data.packing: documents: tokens come with marks (hs_op_document_starts) */
+    bool pads;            /* data.packing: none, without dropout: a pass may end behind the last target */
     bool teacher;         /* a copy of another model that only teaches: its memory is accounted apart */
     bool streams;         /* weights of what is trained, too, in training (runtime/exchange/weight_stream.h) */
     bool passing;         /* gradients have their memory from what passes them on (runtime/exchange/passing.h) */

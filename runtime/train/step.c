@@ -53,6 +53,7 @@ static HsStatus run_part(HsTraining *training, const Rows *rows, int64_t part, b
             .row_offset = rows->first_row * length + offset,
             .losses = rows->losses ? (unsigned char *)rows->losses + (size_t)offset * loss_bytes : NULL,
             .head_work = compares ? &head_work : NULL,
+            .left_out = rows->losses ? &training->run_left_out : NULL,
         };
         if (compares)
             HS_TRY(hs_training_ask_teacher(training, row));

@@ -207,9 +207,11 @@ HsStatus hs_training_settle(HsTraining *training)
 
 double hs_training_flops_per_token(const HsTraining *training)
 {
-    const double left_out = (double)(training->run_tokens - training->run_counted);
-    const double share = training->run_tokens > 0 ? left_out / (double)training->run_tokens : 0;
-    return training->flops_per_token - share * hs_model_left_out_flops(&training->model);
+    const double all = (double)training->run_tokens, nothing = (double)training->run_left_out,
+                 headless = all - (double)training->run_counted - nothing;
+    if (!(all > 0))
+        return training->flops_per_token;
+    return (training->flops_per_token * (all - nothing) - hs_model_left_out_flops(&training->model) * headless) / all;
 }
 
 static HsStatus create(HsTraining *training, HsConfig *config, HsComm *comm)

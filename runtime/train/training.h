@@ -151,6 +151,7 @@ typedef struct HsTraining {
     int64_t window_tokens; /* since the latest step record; no part of the state, like the next two */
     int64_t run_tokens;    /* since the training was created, and how many of them had a target */
     int64_t run_counted;
+    int64_t run_left_out; /* ... and of the others, those that no pass computed (HsProgramFeed) */
 } HsTraining;
 
 /* A training of `config` from its beginning, with its stream; nothing is written.  comm as hs_run_create's. */

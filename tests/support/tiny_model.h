@@ -27,6 +27,7 @@ typedef struct TinySpec {
     HsStringList freeze;
     bool head_work; /* the head expects it, a teacher's included */
     bool unfused;
+    bool pads; /* rows end in padding */
     struct {
         int64_t rank; /* 0: no adapters */
         double alpha, dropout;
@@ -78,6 +79,7 @@ static inline void tiny_config(const TinySpec *spec, HsConfig *config)
     config->adapter.rank_stabilized = spec->adapter.stabilized;
     config->adapter.targets = spec->adapter.targets;
     config->adapter.also_train = spec->adapter.also_train;
+    config->data.packing = spec->pads ? "none" : "stream";
     config->memory.head_chunk = spec->head_chunk ? spec->head_chunk : 5;
 }
 

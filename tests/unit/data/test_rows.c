@@ -7,6 +7,7 @@
 #include <criterion/criterion.h>
 
 #include "runtime/data/dataset_build.h"
+#include "runtime/data/length_groups.h"
 #include "tests/support/data_fixture.h"
 #include "tests/support/tiny_model.h"
 
@@ -162,6 +163,79 @@ Test(rows, documents_share_rows)
     hs_dataset_validation_sample(&dataset, 0, 1, tokens, targets);
     describe_row(tokens, targets, text);
     cr_expect_str_eq(text, "xy|Z|* y|.|..");
+    hs_dataset_deinit(&dataset);
+    data_fixture_deinit(&fixture);
+}
+
+/* Of any number of rows and steps: each once an epoch; a step's ranks lie in two mixed blocks at most, but where it lies in
+ * two epochs or has the odd ones; and another epoch has another order. */
+Test(rows, a_step_has_rows_of_similar_lengths)
+{
+    static const struct {
+        int64_t count, group;
+    } cases[] = { { 1, 8 }, { 7, 8 }, { 8, 8 }, { 9, 8 }, { 100, 1 }, { 600, 8 }, { 1003, 10 }, { 20011, 16 } };
+    for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
+        const int64_t count = cases[c].count, group = cases[c].group;
+        const int64_t block = group * (count / group / 50 > 2 ? count / group / 50 : 2);
+        bool *seen = calloc((size_t)count, sizeof *seen);
+        int64_t *first = calloc((size_t)count, sizeof *first), equal = 0, low = count, high = 0;
+        cr_assert(seen && first);
+        for (int64_t index = 0; index < 4 * count; index++) {
+            const int64_t epoch = index / count;
+            const HsLengthGroups groups = { count,
+                                            group,
+                                            { 17 + (uint64_t)epoch, 23 * (uint64_t)epoch, 5 + 7 * (uint64_t)epoch } };
+            const int64_t rank = hs_length_groups_rank(&groups, index);
+            cr_assert(rank >= 0 && rank < count && seen[rank] == (epoch % 2 == 1), "rank %lld", (long long)rank);
+            seen[rank] = !seen[rank];
+            equal += epoch == 1 && first[index % count] == rank;
+            if (epoch == 0)
+                first[index] = rank;
+            low = index % group == 0 || rank < low ? rank : low;
+            high = index % group == 0 || rank > high ? rank : high;
+            const bool whole = index % count >= group && index % count < count - group;
+            cr_assert(!whole || index % group < group - 1 || high - low < block + 2 * group,
+                      "ranks %lld to %lld in a step", (long long)low, (long long)high);
+        }
+        cr_expect(count < 50 || equal < count / 2, "%lld of %lld places keep their rows", (long long)equal,
+                  (long long)count);
+        free(seen);
+        free(first);
+    }
+}
+
+Test(rows, are_grouped_by_length)
+{
+    enum { DOCUMENTS = 40, STEP = 4 };
+    DataFixture fixture;
+    HsDataset dataset;
+    int32_t tokens[LENGTH], targets[LENGTH];
+    char text[DOCUMENTS * 32] = "";
+    rows_fixture(&fixture);
+    for (int i = 0; i < DOCUMENTS; i++)
+        snprintf(text + strlen(text), 32, "{\"text\":\"%.*s\"}\n", 1 + i * 7 % 5, "abcde");
+    data_fixture_write_text(&fixture, "d.jsonl", text);
+    data_fixture_train(&fixture, "d.jsonl");
+    data_fixture_validation(&fixture, "d.jsonl");
+    fixture.config.data.group_by_length = true;
+    fixture.config.training.batch_size = STEP;
+    cr_assert_eq(data_fixture_create(&fixture, &dataset), HS_OK, "%s", hs_error_message());
+    int lengths[LENGTH + 1] = { 0 };
+    for (int64_t first = 0; first < DOCUMENTS; first += STEP) {
+        int shortest = LENGTH, longest = 0;
+        for (int64_t i = first; i < first + STEP; i++) {
+            int length = 0;
+            cr_assert_eq(hs_dataset_sample(&dataset, i, tokens, targets), HS_OK);
+            for (int t = 0; t < LENGTH; t++)
+                length += targets[t] >= 0;
+            shortest = length < shortest ? length : shortest;
+            longest = length > longest ? length : longest;
+            lengths[length]++;
+        }
+        cr_expect(longest - shortest <= 1, "a step has rows of %d to %d targets", shortest, longest);
+    }
+    for (int length = 1; length <= 5; length++)
+        cr_expect_eq(lengths[length], DOCUMENTS / 5);
     hs_dataset_deinit(&dataset);
     data_fixture_deinit(&fixture);
 }
