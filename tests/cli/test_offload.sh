@@ -157,9 +157,10 @@ says err "memory.place.cpu must be 0 or at least 1MiB"
 # On a CPU all is in place.cpu.
 on_cpu=(--config emu.yaml device=cpu model.width=128)
 expect 0 "$trainer" "${on_cpu[@]}" out_dir=cpu
-expect 1 "$trainer" "${on_cpu[@]}" out_dir=cpu-disk memory.place.cpu=7MiB
-says err "memory.place.cpu's 7 MiB"
-expect 0 "$trainer" "${on_cpu[@]}" out_dir=cpu-disk memory.place.cpu=7MiB memory.place.disk=disk
+room=$(awk '$2 == "total" { print int($3 - 2) }' err) # 3 MiB are moments; packed weights depend on the processor
+expect 1 "$trainer" "${on_cpu[@]}" out_dir=cpu-disk memory.place.cpu="${room}MiB"
+says err "memory.place.cpu's $room MiB"
+expect 0 "$trainer" "${on_cpu[@]}" out_dir=cpu-disk memory.place.cpu="${room}MiB" memory.place.disk=disk
 says err "memory.place: moments go to disk"
 equal cpu cpu-disk
 
