@@ -225,7 +225,7 @@ static void look(const char *text, size_t length, const char *part, size_t part_
 
 void hs_dataset_look_for_needles(void *user, int source, const char *text, size_t length)
 {
-    HsDatasetBuild *building = user;
+    HsDatasetBuild *building = *(HsDatasetBuild **)user;
     for (int i = 0; source < building->train_sources && i < building->needle_count; i++) {
         HsNeedle *needle = &building->needles[i];
         look(text, length, needle->begin, needle->begin_length, &needle->begin_found);

@@ -39,22 +39,12 @@ bool hs_dataset_uses_cache(const HsDatasetBuild *building, const HsTokenCache *c
 
 /* Sources [first, last) of a stream, one part of it. */
 typedef struct Group {
-    HsDatasetBuild *building; /* first: the options' user */
+    HsDatasetBuild *building; /* first, as in dataset_stream.c */
     int first, last;
     HsPartAbout about; /* of the part at hand */
     HsPartWriter *writer;
     bool writer_failed;
 } Group;
-
-static HsSourceOptions options_of(const void *user, int source)
-{
-    return hs_dataset_source_options(((const Group *)user)->building, source);
-}
-
-static void look(void *user, int source, const char *text, size_t length)
-{
-    hs_dataset_look_for_needles(((Group *)user)->building, source, text, length);
-}
 
 static void add_text(XXH3_state_t *hash, const char *text)
 {
@@ -66,7 +56,7 @@ static HsStatus add_source(const Group *group, int index, XXH3_state_t *hash)
 {
     const HsDatasetBuild *building = group->building;
     const HsSource *source = &building->sources.items[index];
-    const HsSourceOptions options = hs_dataset_source_options(building, index);
+    const HsSourceOptions options = hs_dataset_source_options(&building, index);
     HsFileMark mark = { 0 };
     if (source->kind) {
         HS_TRY(hs_file_marks_get(building->cache->marks, source->name, &mark));
@@ -84,7 +74,7 @@ static HsStatus add_source(const Group *group, int index, XXH3_state_t *hash)
 
 static HsStatus add_reading(const Group *group, XXH3_state_t *hash)
 {
-    const HsSourceOptions options = hs_dataset_source_options(group->building, group->first);
+    const HsSourceOptions options = hs_dataset_source_options(&group->building, group->first);
     uint64_t tokenizer;
     HS_TRY(hs_tokenizer_hash(group->building->tokenizer, &tokenizer));
     add_text(hash, CACHE_VERSION);
@@ -219,11 +209,11 @@ static HsStatus write_part(Group *group, const char *path, HsSourceProgress *pro
                                   .most = part_bytes,
                                   .reached = &reached,
                                   .tokenizer = building->tokenizer,
-                                  .options = options_of,
+                                  .options = hs_dataset_source_options,
                                   .with_ends = true,
                                   .threads = (int)building->config->training.threads,
                                   .take = add_unit,
-                                  .look = building->needle_count > 0 ? look : NULL,
+                                  .look = building->needle_count > 0 ? hs_dataset_look_for_needles : NULL,
                                   .user = group,
                                   .progress = progress };
     if (status == HS_OK)

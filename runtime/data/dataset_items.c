@@ -63,7 +63,7 @@ static HsStatus text_of(Walk *walk, const char **text, size_t *length)
     const int source = hs_document(documents, walk->document).source;
     HsSyntheticText *made = &walk->texts->made[source];
     if (!made->bytes) {
-        const HsSourceOptions options = hs_dataset_source_options(walk->building, source);
+        const HsSourceOptions options = hs_dataset_source_options(&walk->building, source);
         const char *name = walk->building->sources.items[source].name + strlen(HS_SYNTHETIC_PREFIX);
         HS_TRY(hs_synthetic_write(name, options.seed, options.synthetic_bytes, made));
     }

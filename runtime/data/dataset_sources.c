@@ -35,7 +35,7 @@ static uint64_t source_seed(const HsDatasetBuild *building, int source)
 
 HsSourceOptions hs_dataset_source_options(const void *user, int source)
 {
-    const HsDatasetBuild *building = user;
+    const HsDatasetBuild *building = *(HsDatasetBuild *const *)user;
     const HsConfig *config = building->config;
     HsSourceOptions options = hs_source_options(building->task);
     options.chat_template = config->tokenizer.chat_template;

@@ -17,22 +17,12 @@
 
 /* A stream that is being read. */
 typedef struct Filling {
-    HsDatasetBuild *building; /* first: hs_dataset_source_options and the needles find it */
+    HsDatasetBuild *building; /* first: hs_dataset_source_options and hs_dataset_look_for_needles find it */
     HsDocuments *documents;
     HsTokens tokens;
     uint8_t *mask;
     size_t mask_capacity;
 } Filling;
-
-static HsSourceOptions options_of(const void *user, int source)
-{
-    return hs_dataset_source_options(((const Filling *)user)->building, source);
-}
-
-static void look(void *user, int source, const char *text, size_t length)
-{
-    hs_dataset_look_for_needles(((Filling *)user)->building, source, text, length);
-}
 
 static HsStatus fail_memory(HsStatus status)
 {
@@ -103,11 +93,11 @@ static HsStatus encode_in_memory(HsDatasetBuild *building, int first, int last, 
                                   .first = first,
                                   .last = last,
                                   .tokenizer = building->tokenizer,
-                                  .options = options_of,
+                                  .options = hs_dataset_source_options,
                                   .with_ends = true,
                                   .threads = (int)building->config->training.threads,
                                   .take = add_unit,
-                                  .look = building->needle_count > 0 ? look : NULL,
+                                  .look = building->needle_count > 0 ? hs_dataset_look_for_needles : NULL,
                                   .user = &filling,
                                   .what = "tokenizing" };
     const HsStatus status = hs_sources_encode(&encoding);

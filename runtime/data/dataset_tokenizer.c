@@ -33,13 +33,12 @@ HsStatus hs_dataset_tokenizer_early(const HsDatasetBuild *buildings, int count, 
 /* The characters of sources [first, last), added. */
 static HsStatus add_characters(const HsDatasetBuild *building, int first, int last, uint8_t *present)
 {
-    HsDatasetBuild reading = *building; /* hs_dataset_source_options is given one that may be changed */
     const HsEncoding encoding = { .sources = &building->sources,
                                   .first = first,
                                   .last = last,
                                   .options = hs_dataset_source_options,
                                   .threads = (int)building->config->training.threads,
-                                  .user = &reading,
+                                  .user = (void *)&building, /* which is not changed */
                                   .what = "looking for characters" };
     return hs_dataset_blame_task(building, hs_sources_characters(&encoding, present));
 }

@@ -114,13 +114,7 @@ HsStatus hs_token_part_open(const char *path, const HsPartAbout *wanted, bool ve
         close(descriptor);
         return status;
     }
-    *part = (HsTokenPart){ .about = header.about,
-                           .path = name,
-                           .descriptor = descriptor,
-                           .tokens_at = PART_HEADER_BYTES,
-                           .mask_at = header.mask_at,
-                           .documents_at = header.documents_at,
-                           .bytes = header.bytes };
+    *part = open_part(&header, name, descriptor);
     return HS_OK;
 }
 

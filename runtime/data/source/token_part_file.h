@@ -31,6 +31,18 @@ typedef struct PartDocument {
 } PartDocument;
 _Static_assert(sizeof(PartDocument) == 64, "a part's document");
 
+/* An open file's; takes the name. */
+static inline HsTokenPart open_part(const PartHeader *header, char *name, int descriptor)
+{
+    return (HsTokenPart){ .about = header->about,
+                          .path = name,
+                          .descriptor = descriptor,
+                          .tokens_at = PART_HEADER_BYTES,
+                          .mask_at = header->mask_at,
+                          .documents_at = header->documents_at,
+                          .bytes = header->bytes };
+}
+
 enum { PART_ENDS = 1, PART_CHAT = 2, PART_TOKENS = 4, PART_TEXT_FILE = 8, PART_MASKED = 16 };
 
 #endif

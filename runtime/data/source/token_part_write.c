@@ -250,13 +250,7 @@ HsStatus hs_part_writer_finish(HsPartWriter *writer, const HsPartAbout *ending, 
     }
     writer->finished = true;
     (void)flock(descriptor, LOCK_SH | LOCK_NB);
-    *part = (HsTokenPart){ .about = header.about,
-                           .path = name,
-                           .descriptor = descriptor,
-                           .tokens_at = PART_HEADER_BYTES,
-                           .mask_at = header.mask_at,
-                           .documents_at = header.documents_at,
-                           .bytes = header.bytes };
+    *part = open_part(&header, name, descriptor);
     return HS_OK;
 }
 
