@@ -7,6 +7,7 @@
 ulimit -c 0
 export HALFSTEP_EMU_GUARD=off # test_emu.sh has it
 base_config
+echo "precision: {mode: bf16}" >>base.yaml # whatever the processor multiplies
 masked_data
 
 # counter FOLDER NAME: of the latest checkpoint's trainer.json.
