@@ -143,6 +143,8 @@ HsStatus hs_check_operands(const char *op, const HsOperandTable *table, const vo
         return hs_check_operands(#op, &hs_operands.op, args); \
     }
 PLAIN_CHECK(bias_backward, HsBiasBackwardArgs)
+PLAIN_CHECK(gather_rows, HsMoveRowsArgs)
+PLAIN_CHECK(scatter_rows, HsMoveRowsArgs)
 PLAIN_CHECK(head_norm_forward, HsHeadNormArgs)
 PLAIN_CHECK(head_norm_backward, HsHeadNormBackwardArgs)
 PLAIN_CHECK(swiglu_forward, HsUnaryArgs)

@@ -78,6 +78,7 @@ struct HsContext {
     size_t workspace_bytes;
     /* Dry run: hs_op_* checks shapes and records the largest workspace, and runs nothing (data may be NULL). */
     bool dry_run;
+    bool rare; /* a dry run of a shape that only some batches have */
     size_t workspace_needed;
     double flops;         /* counted in dry runs: 2 M N K per product, 4 N T H D / 2 per causal attention, ... */
     HsObserver *observer; /* NULL: none is attached, ranges cost nothing */

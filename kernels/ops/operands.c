@@ -114,6 +114,13 @@ static double bytes_position_table(const void *arguments, const HsTensor *table)
     return bytes_of_rows(table, args->sequence_length);
 }
 
+/* Of the matrix that has more than are moved: the rows that are. */
+static double bytes_moved(const void *arguments, const HsTensor *x)
+{
+    const HsMoveRowsArgs *args = arguments;
+    return bytes_of_rows(x, args->rows.shape[0]);
+}
+
 /* Read for the table's gradient alone. */
 static double bytes_backward_tokens(const void *arguments, const HsTensor *tokens)
 {
@@ -274,6 +281,7 @@ _Static_assert(offsetof(HsHeadNormArgs, heads) == 0 && offsetof(HsHeadNormBackwa
 #define ACT    HS_DTYPES_ACT
 #define WIDE   HS_DTYPES_WIDE
 #define INDEX  HS_DTYPES_INDEX
+#define ANY    HS_DTYPES_ANY
 #define READ   HS_READ
 #define WRITE  HS_WRITTEN
 #define UPDATE HS_UPDATED
@@ -327,6 +335,12 @@ const HsOperands hs_operands = {
                                  ROW(dtoken_table, UPDATE, ACT, "V C", .optional = true, .bytes = bytes_dtoken_table),
                                  ROW(dposition_table, UPDATE, ACT, "P C", .optional = true,
                                      .bytes = bytes_dposition_table) },
+#undef A
+#define A HsMoveRowsArgs
+    .gather_rows.rows = { ROW(rows, READ, INDEX, "N"), ROW(x, READ, ANY, "M C", .bytes = bytes_moved),
+                          ROW(y, WRITE, ANY, "N C", .like = "x") },
+    .scatter_rows.rows = { ROW(rows, READ, INDEX, "N"), ROW(x, READ, ANY, "N C"),
+                           ROW(y, WRITE, ANY, "M C", .like = "x", .bytes = bytes_moved) },
 #undef A
 #define A HsNormArgs
     .norm_forward.rows = { ROW(x, READ, ACT, "N C", .adapt = adapt_norm_x), ROW(weight, READ, WIDE, "C"),
@@ -436,7 +450,8 @@ const HsOperands hs_operands = {
     .dot = { .arrays = true, .count_at = offsetof(A, count), .rows = { ROW(x, READ, ACT, ""), ROW(y, READ, ACT, "") } },
 #undef A
 #define A HsSampleLabelsArgs
-    .sample_labels.rows = { ROW(logits, READ, ACT, "N V"), ROW(targets, UPDATE, INDEX, "N") },
+    .sample_labels.rows = { ROW(logits, READ, ACT, "N V"), ROW(targets, UPDATE, INDEX, "N"),
+                            ROW(rows, READ, INDEX, "N", .optional = true) },
 #undef A
 #define A HsArgmaxArgs
     .argmax.rows = { ROW(logits, READ, WIDE, "N V"), ROW(index, WRITE, INDEX, "N") },

@@ -41,6 +41,8 @@
     X(embedding_forward, HsEmbeddingArgs, "y[n] = token_table[tokens[n]] + position_table[position of n]")            \
     X(embedding_backward, HsEmbeddingBackwardArgs,                                                                    \
       "dtoken_table[tokens[n]] += dy[n]; dposition_table[position of n] += dy[n]")                                    \
+    X(gather_rows, HsMoveRowsArgs, "y[n] = x[rows[n]]; where rows[n] is -1: 0, of integers -1")                       \
+    X(scatter_rows, HsMoveRowsArgs, "y[rows[n]] = x[n]; where rows[n] is -1: nothing")                                \
     X(norm_forward, HsNormArgs,                                                                                       \
       "[x = residual + mask(branch) / (1 - p);] y = weight * (x - mean) * rstd + bias; rms: y = weight * x * rstd")   \
     X(norm_backward, HsNormBackwardArgs,                                                                              \
@@ -208,6 +210,14 @@ typedef struct HsEmbeddingBackwardArgs {
     HsTensor dtoken_table;    /* [V,C] f32 or 16, optional, accumulated */
     HsTensor dposition_table; /* [maxT,C], optional, accumulated */
 } HsEmbeddingBackwardArgs;
+
+/* gather_rows: rows of x [M,C] one behind the other into y [N,C]; scatter_rows: those of x [N,C] back into y [M,C], of
+ * which the rows that are not named stay as they are.  Nothing is rounded.  y overlaps nothing. */
+typedef struct HsMoveRowsArgs {
+    HsTensor x;    /* act or i32 */
+    HsTensor rows; /* [N] i32 in [-1, M); scatter_rows: a row is named once at most */
+    HsTensor y;    /* of x's dtype */
+} HsMoveRowsArgs;
 
 typedef enum HsNormKind { HS_NORM_LAYER, HS_NORM_RMS } HsNormKind;
 
@@ -565,11 +575,13 @@ typedef struct HsDotArgs {
 } HsDotArgs;
 
 /* Labels from the model's own distribution: the smallest v with  sum_{u <= v} p(u) > uniform.  The uniform number of
- * row n is word 0 of draw row_offset + n, so it does not depend on how a batch is split. */
+ * row n is word 0 of draw row_offset + n, so it does not depend on how a batch is split; of gathered rows it is that of
+ * draw row_offset + rows[n]. */
 typedef struct HsSampleLabelsArgs {
     HsRng rng;
     HsTensor logits;  /* [N,V] act */
     HsTensor targets; /* [N] i32; -1 stays, anything else is replaced */
+    HsTensor rows;    /* [N] i32, optional; read where there is a target */
 } HsSampleLabelsArgs;
 
 /* The token of greedy decoding, row by row.  Of equal logits the lowest index; NaN counts as -infinity.

@@ -11,10 +11,11 @@ HsStatus hs_ref_sample_labels(HsContext *context, const HsSampleLabelsArgs *args
     (void)context;
     const int64_t vocabulary = args->logits.shape[1];
     int32_t *targets = args->targets.data;
+    const int32_t *rows = hs_tensor_present(&args->rows) ? args->rows.data : NULL;
     for (int64_t n = 0; n < args->logits.shape[0]; n++) {
         if (targets[n] < 0)
             continue;
-        const HsPhilox draw = hs_rng_draw(&args->rng, (uint64_t)(args->rng.row_offset + n));
+        const HsPhilox draw = hs_rng_draw(&args->rng, (uint64_t)(args->rng.row_offset + (rows ? rows[n] : n)));
         double maximum = -INFINITY, total = 0.0, sum = 0.0;
         for (int64_t v = 0; v < vocabulary; v++)
             maximum = fmax(maximum, hs_ref_load(&args->logits, n * vocabulary + v));

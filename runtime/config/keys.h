@@ -389,7 +389,7 @@
       "others use the kernels for all GPUs (cuda, emu). They round differently")                                       \
     X(S, BOOL, FREE, sync_launch, false, 0, 1, NULL, "", "wait after every kernel, so that an error names the kernel") \
     X(S, STRING, FREE, cuda_graph, "auto", 0, 0, "auto|true|false", "",                                                \
-      "record an optimizer step once, then replay it (cuda, emu), which costs the host one launch; same bits. auto: "  \
+      "record optimizer steps, then replay them (cuda, emu), which costs the host one launch; same bits. auto: "       \
       "where it can be: one process, and no host that works in the middle of a step")
 
 #define HS_KEYS_LOGGING(X, S)                                                                                      \

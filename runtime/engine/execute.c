@@ -88,6 +88,7 @@ static HsLayerCall make_call(const HsProgram *program, HsContext *context, const
         .model = model,
         .again = action->kind == HS_ACTION_RECOMPUTE,
         .head_work = execution->head_work,
+        .target_rows = execution->target_rows,
         .gradient_scale = execution->gradient_scale ? execution->gradient_scale
                                                     : hs_program_tensor(program, program->scale_buffer, 1).data,
     };
@@ -199,6 +200,19 @@ static HsStatus load_beginnings(const HsProgram *program, HsContext *context, co
     return mark_starts(program, context, program->batch, length);
 }
 
+HsStatus hs_program_list_targets(const HsProgram *program, HsContext *context, const int32_t *targets, int64_t length,
+                                 HsTargetRows *rows)
+{
+    const int64_t total = program->batch * length;
+    const HsTensor list = hs_program_tensor(program, program->rows_buffer, total);
+    /* Only where the host reads what was loaded does a pass end earlier. */
+    const int32_t *loaded = hs_program_tensor(program, program->targets_buffer, total).data;
+    rows->count = hs_target_rows_list(length < program->sequence_length ? loaded : targets, total, program->host_rows);
+    rows->list = list.data;
+    return context->device->copy(context->device, context->stream, list.data, program->host_rows,
+                                 (size_t)total * sizeof *rows->list);
+}
+
 HsProgramWorkspace hs_program_enter(const HsProgram *program, HsContext *context)
 {
     HsProgramWorkspace outer = { context->workspace, context->workspace_bytes };
@@ -306,14 +320,14 @@ static HsStatus fetch_losses(const HsProgram *program, HsContext *context, int64
 }
 
 /* Forward and backward of one micro-batch, as `execution` says. */
-static HsStatus run_both_ways(HsProgram *program, HsContext *context, const HsExecution *execution,
-                              const int32_t *tokens, const int32_t *targets, float gradient_scale, double *loss_sum,
-                              float *row_losses)
+static HsStatus run_both_ways(HsProgram *program, HsContext *context, HsExecution *execution, const int32_t *tokens,
+                              const int32_t *targets, float gradient_scale, double *loss_sum, float *row_losses)
 {
     assert(program->training);
     HsDevice *device = context->device;
     HsTensor scale = hs_program_tensor(program, program->scale_buffer, 1);
     HS_TRY(hs_program_load_sequences(program, context, tokens, targets, program->batch, program->sequence_length));
+    HS_TRY(hs_program_list_targets(program, context, targets, program->sequence_length, &execution->target_rows));
     HS_TRY(device->copy(device, context->stream, scale.data, &gradient_scale, sizeof gradient_scale));
     HS_TRY(hs_program_run(program, context, execution, NULL, NULL));
     return fetch_losses(program, context, program->sequence_length, loss_sum, row_losses);
@@ -344,8 +358,11 @@ HsStatus hs_program_train_queued(HsProgram *program, HsContext *context, const H
                               .row_offset = feed->row_offset,
                               .step_counter = feed->step_counter,
                               .gradient_scale = feed->gradient_scale,
-                              .head_work = feed->head_work };
+                              .head_work = feed->head_work,
+                              .target_rows = feed->target_rows };
     HS_TRY(load_beginnings(program, context, feed->tokens, feed->targets, length));
+    if (length < most) /* the feed's list has the numbers of whole sequences' rows */
+        HS_TRY(hs_program_list_targets(program, context, feed->targets, length, &execution.target_rows));
     HS_TRY(hs_program_run(program, context, &execution, NULL, NULL));
     if (feed->left_out)
         *feed->left_out += program->batch * (most - length);
@@ -400,8 +417,9 @@ HsStatus hs_program_evaluate(HsProgram *program, HsContext *context, const int32
 {
     assert(!program->training);
     const int64_t length = hs_program_needed_length(program, targets);
-    const HsExecution execution = { .batch = program->batch, .sequence_length = length };
+    HsExecution execution = { .batch = program->batch, .sequence_length = length };
     HS_TRY(load_beginnings(program, context, tokens, targets, length));
+    HS_TRY(hs_program_list_targets(program, context, targets, length, &execution.target_rows));
     HS_TRY(hs_program_run(program, context, &execution, NULL, NULL));
     return fetch_losses(program, context, length, loss_sum, row_losses);
 }

@@ -157,7 +157,7 @@ static void sum_up(Walk *walk)
     }
 }
 
-static HsStatus run(Walk *walk, const int32_t *tokens, const int32_t *targets, const HsExecution *execution,
+static HsStatus run(Walk *walk, const int32_t *tokens, const int32_t *targets, HsExecution *execution,
                     float gradient_scale)
 {
     const HsProgram *program = walk->program;
@@ -166,6 +166,7 @@ static HsStatus run(Walk *walk, const int32_t *tokens, const int32_t *targets, c
     HsTensor scale = hs_program_tensor(program, program->scale_buffer, 1);
     HS_TRY(hs_program_clear_gradients(program, context));
     HS_TRY(hs_program_load_sequences(program, context, tokens, targets, program->batch, program->sequence_length));
+    HS_TRY(hs_program_list_targets(program, context, targets, program->sequence_length, &execution->target_rows));
     HS_TRY(device->copy(device, context->stream, scale.data, &gradient_scale, sizeof gradient_scale));
     HS_TRY(hs_program_run(program, context, execution, after_action, walk));
     HS_TRY(count_weights(walk));
@@ -178,12 +179,12 @@ HsStatus hs_program_gradient_histograms(HsProgram *program, HsContext *context, 
 {
     assert(program->training);
     const HsModel *model = program->model;
-    const HsExecution execution = { .training = true,
-                                    .batch = program->batch,
-                                    .sequence_length = program->sequence_length,
-                                    .seed = seed,
-                                    .step = step,
-                                    .row_offset = row_offset };
+    HsExecution execution = { .training = true,
+                              .batch = program->batch,
+                              .sequence_length = program->sequence_length,
+                              .seed = seed,
+                              .step = step,
+                              .row_offset = row_offset };
     size_t steps = (size_t)model->node_count, slots = (size_t)model->slot_count, params = (size_t)model->param_count;
     *survey = (HsSurvey){ .activation_format = HS_F32 };
     int *tables = malloc((steps + slots + params) * sizeof *tables);

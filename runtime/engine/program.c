@@ -217,7 +217,7 @@ static HsStatus bind_all(HsProgram *program)
     size_t slots = (size_t)model->slot_count;
     const size_t most = (size_t)program->action_count *
                             (HS_NODE_INPUTS + HS_NODE_OUTPUTS + HS_NODE_SAVED + HS_NODE_SCRATCH + HS_NODE_MADE) +
-                        4;
+                        5;
     int *tables = malloc(3 * slots * sizeof *tables);
     program->buffers = calloc(most, sizeof *program->buffers);
     if (tables == NULL || program->buffers == NULL) {
@@ -233,6 +233,7 @@ static HsStatus bind_all(HsProgram *program)
     program->targets_buffer = write_value(&walk, model->targets_slot);
     program->starts_buffer =
         model->documents ? new_buffer(&walk, HS_NONE, false, slot_tensor(program, model->tokens_slot)) : HS_NONE;
+    program->rows_buffer = new_buffer(&walk, HS_NONE, false, slot_tensor(program, model->targets_slot));
     program->scale_buffer = new_buffer(&walk, HS_NONE, false, hs_tensor_1d(NULL, HS_F32, 1));
     for (; walk.action < program->action_count; walk.action++) {
         HsAction *action = &program->actions[walk.action];
@@ -240,6 +241,8 @@ static HsStatus bind_all(HsProgram *program)
             bind_backward(&walk, action);
         else
             bind_forward(&walk, action);
+        if (action->node == model->loss_node)
+            touch(&walk, program->rows_buffer);
     }
     /* Losses are read, and the scale and the documents' starts must stay, until the end. */
     walk.action = program->action_count - 1;
@@ -340,8 +343,6 @@ HsStatus hs_program_create(HsModel *model, HsContext *context, int64_t batch, in
     HsStatus status = HS_OK;
     int turn = 0;
     HS_TRY(check_size(program));
-    /* On other devices steps are recorded, and a recording's numbers of rows are fixed (head_rows.c). */
-    model->nodes[model->loss_node].attributes.leaves_out = context->device->host_accessible;
     program->length_grain = hs_program_length_grain(model, context->device, sequence_length);
     HS_TRY_GOTO(status, hs_program_schedule(program, policy, recompute_every, &turn), failed);
     HS_TRY_GOTO(status, bind_all(program), failed);
@@ -355,20 +356,22 @@ failed:
 }
 
 /* A program of a dry run is never executed. */
-static HsStatus make_host_losses(HsProgram *program, const HsContext *context)
+static HsStatus make_host_memory(HsProgram *program, const HsContext *context)
 {
     if (context->dry_run)
         return HS_OK;
-    const HsTensor *losses = &program->buffers[program->losses_buffer].tensor;
-    program->host_losses = malloc(hs_tensor_bytes(losses));
-    if (program->host_losses == NULL)
-        return hs_fail(HS_ENOMEM, "program: no memory for %zu bytes of losses", hs_tensor_bytes(losses));
+    const size_t losses = hs_tensor_bytes(&program->buffers[program->losses_buffer].tensor);
+    const size_t rows = hs_tensor_bytes(&program->buffers[program->rows_buffer].tensor);
+    program->host_losses = malloc(losses);
+    program->host_rows = malloc(rows);
+    if (program->host_losses == NULL || program->host_rows == NULL)
+        return hs_fail(HS_ENOMEM, "program: no memory for %zu bytes of losses and %zu of rows", losses, rows);
     return HS_OK;
 }
 
 HsStatus hs_program_commit(HsProgram *program, HsContext *context)
 {
-    HS_TRY(make_host_losses(program, context));
+    HS_TRY(make_host_memory(program, context));
     hs_arena_init(&program->activations, context->device, HS_MEMORY_ACTIVATIONS);
     hs_arena_init(&program->workspace, context->device, HS_MEMORY_WORKSPACE);
     hs_arena_reserve(&program->activations, program->activation_bytes);
@@ -396,7 +399,7 @@ HsStatus hs_program_commit_in(HsProgram *guest, const HsContext *context, const 
     guest->activations = program->activations;
     guest->workspace = program->workspace;
     guest->guest = true;
-    return make_host_losses(guest, context);
+    return make_host_memory(guest, context);
 }
 
 void hs_program_destroy(HsProgram *program)
@@ -406,6 +409,7 @@ void hs_program_destroy(HsProgram *program)
     if (program->workspace.device && !program->guest)
         hs_arena_deinit(&program->workspace);
     free(program->host_losses);
+    free(program->host_rows);
     free(program->actions);
     free(program->buffers);
     *program = (HsProgram){ 0 };

@@ -13,6 +13,7 @@
 
 #include "runtime/config/kinds.h"
 #include "runtime/model/head_work.h"
+#include "runtime/model/target_rows.h"
 
 #define HS_RECOMPUTE(identifier, word) HS_RECOMPUTE_##identifier,
 typedef enum HsRecompute { HS_RECOMPUTE_POLICIES(HS_RECOMPUTE) } HsRecompute;
@@ -67,8 +68,10 @@ typedef struct HsProgram {
     bool guest;                         /* the arenas are another program's */
     const struct HsFactorPass *factors; /* probes add factors of curvature (runtime/model/layer.h); NULL: none */
     int tokens_buffer, targets_buffer, losses_buffer, scale_buffer; /* scale: the device scalar gradient_scale */
+    int rows_buffer;   /* [B*T] i32: rows with a target (runtime/model/target_rows.h), where the program lists them */
     int starts_buffer; /* [B*T] i32 (hs_op_document_starts); HS_NONE: a sequence is one document */
     void *host_losses; /* [B*T], where losses arrive */
+    int32_t *host_rows;
 } HsProgram;
 
 /* Builds the schedule, dry-runs every action (shape errors surface here) and assigns offsets.  Allocates no tensors. */
@@ -102,10 +105,11 @@ typedef struct HsProgramFeed {
     void *losses;                /* [B*T] of the precision's statistic dtype; NULL: not wanted */
     const HsHeadWork *head_work; /* of these rows; NULL: the loss alone.  The model expects it. */
     int64_t *left_out;           /* added to: tokens of padding that the pass left out; NULL: not wanted */
+    HsTargetRows target_rows;    /* its number of rows is the one thing that a recording fixes */
 } HsProgramFeed;
 
-/* hs_program_train without the host: work is enqueued, nothing is waited for, and nothing but the feed's memory changes
- * from one step to the next, so that it can be recorded and replayed. */
+/* hs_program_train without the host: work is enqueued, nothing is waited for, and from one step to the next with as many
+ * target_rows nothing changes but the feed's memory, so that it can be recorded and replayed. */
 HsStatus hs_program_train_queued(HsProgram *program, HsContext *context, const HsProgramFeed *feed);
 
 /* Forward and backward as hs_program_train, but dropout and z-loss off: the gradient of -log p alone, in the model that

@@ -35,6 +35,7 @@ typedef struct HsExecution {
     const HsTensor *k_caches, *v_caches; /* per node of the model; NULL: not decoding */
     bool without_head;                   /* the last action is left out */
     const HsHeadWork *head_work;         /* NULL: the loss alone */
+    HsTargetRows target_rows;            /* all 0: the head runs on all rows */
 } HsExecution;
 
 /* Called after each action that ran, by its index.  *enough: the walk ends here, without an error. */
@@ -64,6 +65,10 @@ HsStatus hs_program_load_inputs(const HsProgram *program, HsContext *context, co
 /* The same for whole sequences, and where their documents start. */
 HsStatus hs_program_load_sequences(const HsProgram *program, HsContext *context, const int32_t *tokens,
                                    const int32_t *targets, int64_t batch, int64_t length);
+/* Lists the rows with a target of a micro-batch that was loaded, of the first `length` of each sequence.
+ * targets [B*T] on the host */
+HsStatus hs_program_list_targets(const HsProgram *program, HsContext *context, const int32_t *targets, int64_t length,
+                                 HsTargetRows *rows);
 
 /* program_lengths.c: passes that end before T.  Lengths are multiples of this; 0: none does. */
 int64_t hs_program_length_grain(const HsModel *model, const HsDevice *device, int64_t sequence_length);

@@ -360,6 +360,7 @@ void hs_builder_head(HsBuilder *builder, int hidden, int weight)
     node->attributes.vocabulary = model->vocabulary;
     node->attributes.head_chunk =
         builder->config->memory.head_chunk > 0 ? builder->config->memory.head_chunk : HS_LEAST_HEAD_CHUNK;
+    node->attributes.leaves_out = true;
     node->attributes.z_loss = (float)builder->config->model.z_loss;
     node->attributes.logit = model->precision.statistic;
     node->attributes.trained_logit = model->precision.logit;

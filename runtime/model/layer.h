@@ -11,6 +11,7 @@
 
 #include "optim/continual/factors.h"
 #include "runtime/model/head_work.h"
+#include "runtime/model/target_rows.h"
 
 /* Where backward adds factors of curvature (optim/continual/factors.h) in a Fisher's passes. */
 typedef struct HsFactorPass {
@@ -46,6 +47,7 @@ typedef struct HsLayerCall {
     const HsParam *params[HS_NODE_PARAMS]; /* NULL: absent */
     HsTensor k_cache, v_cache;             /* decoding only */
     const HsHeadWork *head_work;           /* NULL: the loss alone */
+    HsTargetRows target_rows;              /* of the whole call */
     const HsFactorPass *pass;              /* NULL: backward adds no factors */
     const HsSpanFactors *factors[HS_NODE_PARAMS];
 } HsLayerCall;

@@ -238,10 +238,11 @@ HsStatus hs_model_create_unfused(const HsConfig *config, const HsPrecision *prec
     return create(config, precision, vocabulary, false, model);
 }
 
-void hs_model_expect_head_work(HsModel *model, bool teacher)
+void hs_model_expect_head_work(HsModel *model, int64_t kept, bool teacher)
 {
     HsAttributes *head = &model->nodes[model->loss_node].attributes;
     head->own_logit_gradient = true;
+    head->kept_logits = kept;
     head->teacher_logits = teacher;
 }
 

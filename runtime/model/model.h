@@ -26,7 +26,7 @@ enum {
     HS_SAVED_CODES = 1, /* of a linear layer; the other one is its adapter's */
     HS_NODE_PARAMS = 8,
     HS_NODE_MADE = 2,
-    HS_NODE_SCRATCH = 10,
+    HS_NODE_SCRATCH = 13,
     HS_NONE = -1
 };
 
@@ -183,7 +183,8 @@ typedef struct HsAttributes {
     int64_t vocabulary, head_chunk;
     HsDtype logit, trained_logit, logit_gradient; /* trained_logit: where a gradient is made of them */
     bool own_logit_gradient, teacher_logits;      /* the head needs separate memory for them (head_work.h) */
-    bool leaves_out; /* the head runs on rows with a target alone: the host can read which those are */
+    int64_t kept_logits;                          /* of each row, in each step */
+    bool leaves_out;                              /* the head runs on rows with a target alone, where they are listed */
     HsAdapterShape adapter;
     HsProductPolicy code_policy; /* of a linear layer's forward product of codes; else there are none */
     int scaling;                 /* its first in HsModel.scalings */

@@ -32,9 +32,10 @@ static const HsCase sample_cases[] = {
     { HS_F16, HS_I32, HS_F32, 90, 513, .options = 0 },
     { HS_F16, HS_I32, HS_F32, 40, 5003, .options = HS_CASE_HUGE },
     { HS_BF16, HS_I32, HS_F32, 9, 260, .options = HS_CASE_UNALIGNED },
+    { HS_F32, HS_I32, HS_F32, 70, 300, .start = 40, .options = HS_CASE_POSITIONS },
 };
 
-enum { LOGITS, TARGETS };
+enum { LOGITS, TARGETS, NUMBERS };
 
 static HsRng rng_of(const HsTrial *trial)
 {
@@ -49,12 +50,16 @@ static void declare(HsTrial *trial)
         hs_input("logits", spread, hs_tensor_2d(NULL, config->dtype, config->rows, config->columns));
     trial->operands[TARGETS] = hs_filled(
         hs_updated("targets", (double)config->columns, hs_tensor_1d(NULL, HS_I32, config->rows)), HS_FILL_TARGET);
+    if (hs_case_has(trial, HS_CASE_POSITIONS))
+        trial->operands[NUMBERS] =
+            hs_filled(hs_input("rows", 1000.0, hs_tensor_1d(NULL, HS_I32, config->rows)), HS_FILL_INDEX);
 }
 
 static HsStatus call(HsTrial *trial, HsContext *context, const HsTensor *t)
 {
     return hs_op_sample_labels(
-        context, &(HsSampleLabelsArgs){ .rng = rng_of(trial), .logits = t[LOGITS], .targets = t[TARGETS] });
+        context,
+        &(HsSampleLabelsArgs){ .rng = rng_of(trial), .logits = t[LOGITS], .targets = t[TARGETS], .rows = t[NUMBERS] });
 }
 
 /* Each exponent l - max is rounded and its exponential a function's roundings off; a sum of V positive terms, in any
@@ -81,7 +86,9 @@ static bool accepts(const HsTrial *trial, int operand, int64_t row, double label
     sum_error = sum_error / total + hs_gamma(count);
     const double error = 2.0 * sum_error / (1.0 - sum_error) + hs_gamma(1);
     const HsRng rng = rng_of(trial);
-    const double uniform = (double)hs_rng_uniform(hs_rng_draw(&rng, (uint64_t)(rng.row_offset + row)).word[0]);
+    const int64_t number =
+        hs_operand_present(trial, NUMBERS) ? ((const int32_t *)trial->operands[NUMBERS].image)[row] : row;
+    const double uniform = (double)hs_rng_uniform(hs_rng_draw(&rng, (uint64_t)(rng.row_offset + number)).word[0]);
     return below / total - error <= uniform && uniform < up_to / total + error;
 }
 

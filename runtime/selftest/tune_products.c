@@ -2,6 +2,7 @@
  *
  * Which products are worth measuring: those that a configuration's steps ask for.  The run's own dry run gives them,
  * none is missed: the backend's table is copied with one function changed, which looks at each product on its way.
+ * Shapes that only some batches have are left to the model of kernels: they are many.
  */
 #include <string.h>
 
@@ -74,7 +75,8 @@ static _Thread_local struct {
 
 static size_t watch_matmul(const HsContext *context, const HsMatmulArgs *args)
 {
-    hs_tune_add(watcher.list, args);
+    if (!context->rare)
+        hs_tune_add(watcher.list, args);
     return watcher.backend->workspace.matmul(context, args);
 }
 

@@ -31,7 +31,7 @@ void hs_training_expect_logits(HsTraining *training)
     if (distillation->kept > training->model.vocabulary)
         distillation->kept = training->model.vocabulary;
     if (hs_training_compares_logits(training))
-        hs_model_expect_head_work(&training->model, distillation->teacher);
+        hs_model_expect_head_work(&training->model, distillation->kept, distillation->teacher);
 }
 
 /* Of the whole micro-batch: those that the teacher does not read are never looked at. */

@@ -11,8 +11,9 @@
  * (runtime/exchange/reduce.h): the effective batch is that of all of them.
  *
  * With kernels.cuda_graph what stands in brackets is recorded once in a task and then replayed: it reads everything
- * that changes from device memory.  The first step of a task runs as it is: whatever is made at a first use is made
- * then.
+ * that changes from device memory, but for the number of rows that the head takes (runtime/model/target_rows.h).  For
+ * each of its few sizes there is a recording.  The first step of a size runs as it is: whatever is made at a first use
+ * is made then.
  */
 #include <assert.h>
 #include <math.h>
@@ -26,7 +27,8 @@
 
 /* Rows of a step and what comes of them, in device memory. */
 typedef struct Rows {
-    const int32_t *tokens, *targets;
+    const int32_t *tokens, *targets, *target_rows;
+    const int64_t *target_counts; /* on the host, by a micro-batch's first row; NULL in a dry run */
     int64_t count;
     int64_t first_row; /* of the first of them, for random numbers */
     const float *gradient_scale;
@@ -54,6 +56,8 @@ static HsStatus run_part(HsTraining *training, const Rows *rows, int64_t part, b
             .losses = rows->losses ? (unsigned char *)rows->losses + (size_t)offset * loss_bytes : NULL,
             .head_work = compares ? &head_work : NULL,
             .left_out = rows->losses ? &training->run_left_out : NULL,
+            .target_rows = rows->target_counts ? (HsTargetRows){ rows->target_rows + offset, rows->target_counts[row] }
+                                               : (HsTargetRows){ 0 },
         };
         if (compares)
             HS_TRY(hs_training_ask_teacher(training, row));
@@ -102,6 +106,8 @@ static HsStatus run_reference(HsTraining *training, int64_t rows)
     /* Behind the batch's own rows, so that dropout masks are other ones. */
     const Rows reference = { .tokens = queue->batch.reference_tokens,
                              .targets = queue->batch.reference_targets,
+                             .target_rows = queue->batch.reference_target_rows,
+                             .target_counts = queue->target_counts ? queue->target_counts + queue->shape.rows : NULL,
                              .count = rows,
                              .first_row = queue->shape.rows,
                              .gradient_scale = &training->optimizer.gradient_scales[HS_ROWS_REFERENCE] };
@@ -129,6 +135,8 @@ static HsStatus run_step(HsTraining *training, int64_t reference_rows)
         HS_TRY(run_reference(training, reference_rows));
     const Rows trained = { .tokens = queue->batch.tokens,
                            .targets = queue->batch.targets,
+                           .target_rows = queue->batch.target_rows,
+                           .target_counts = queue->target_counts,
                            .count = queue->shape.rows,
                            .gradient_scale = &optimizer->gradient_scales[HS_ROWS_TRAINED],
                            .losses = queue->losses };
@@ -163,7 +171,7 @@ HsStatus hs_training_publish_weights(HsTraining *training)
 
 /* --- recorded steps --- */
 
-static HsStatus record(HsTraining *training)
+static HsStatus record(HsTraining *training, HsGraph **made)
 {
     HsDevice *device = &training->engine.device;
     HsStream *stream = training->engine.context.stream;
@@ -180,20 +188,21 @@ static HsStatus record(HsTraining *training)
         return hs_fail(status, "a step cannot be recorded (kernels.cuda_graph: false runs without): %s", message);
     }
     HS_TRY(ended);
-    training->graph = graph;
+    *made = graph;
     return HS_OK;
 }
 
 static HsStatus replay(HsTraining *training)
 {
     HsDevice *device = &training->engine.device;
-    if (!training->graph_warm) {
-        training->graph_warm = true;
+    HsStepGraph *recorded = &training->graphs[training->queue.target_size];
+    if (!recorded->warm) {
+        recorded->warm = true;
         return run_step(training, 0);
     }
-    if (!training->graph)
-        HS_TRY(record(training));
-    return device->graph_launch(device, training->graph, training->engine.context.stream);
+    if (!recorded->graph)
+        HS_TRY(record(training, &recorded->graph));
+    return device->graph_launch(device, recorded->graph, training->engine.context.stream);
 }
 
 /* --- starting --- */
@@ -238,7 +247,7 @@ HsStatus hs_training_start_step(HsTraining *training)
     hs_range_end(context);
     HS_TRY(got);
     training->batch_in_hand = true;
-    HsStepSlot *slot = hs_step_queue_fill(&training->queue, batch);
+    HsStepSlot *slot = hs_step_queue_fill(&training->queue, batch, training->train_program.batch);
     hs_training_load_logits(training, slot, batch);
     const HsTrainingState *state = &training->state;
     slot->attempt = (uint32_t)(state->counters.applied_steps + state->counters.skipped_steps + training->queue.count);

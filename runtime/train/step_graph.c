@@ -26,14 +26,17 @@ void hs_training_describe_graph(const HsTraining *training)
     else if (host)
         hs_info("cuda_graph: no step is recorded, as %s %s", host->name, host->host_work);
     else
-        hs_info("cuda_graph: from a task's second step on, steps are replays of one recording%s", also);
+        hs_info("cuda_graph: from a task's second step on, steps are replays of one recording%s%s",
+                training->masked ? ", or of several where the number of targets changes" : "", also);
 }
 
 void hs_training_forget_graph(HsTraining *training)
 {
     HsDevice *device = &training->engine.device;
-    if (training->graph)
-        device->graph_destroy(device, training->graph);
-    training->graph = NULL;
-    training->graph_warm = false;
+    for (int size = 0; size <= HS_TARGET_ROWS_SIZES; size++) {
+        HsStepGraph *const recorded = &training->graphs[size];
+        if (recorded->graph)
+            device->graph_destroy(device, recorded->graph);
+        *recorded = (HsStepGraph){ 0 };
+    }
 }

@@ -2,7 +2,7 @@
  *
  * The ring of steps under way.  What goes up lies together, and so does what comes back:
  *
- *     slot     | tokens | targets | reference tokens | reference targets | input || losses | outcome |
+ *     slot     | tokens | targets | target rows | the same three of reference rows | input || losses | outcome |
  *     logits   ...  | replayed | kept values | kept indices | input || losses | terms | top values | top indices | ...
  *     device   the same up to the bars for each slot (staging), and once batch and losses at fixed places
  */
@@ -34,7 +34,7 @@ static Layout layout_of(const HsStepShape *shape)
     layout.tokens = aligned(tokens * hs_dtype_bytes(shape->loss));
     layout.marks = shape->compares ? aligned(tokens * sizeof(int32_t)) : 0;
     layout.kept = aligned(tokens * (size_t)shape->kept * sizeof(float));
-    layout.input = 2 * layout.batch + 2 * layout.reference + layout.marks + 2 * layout.kept;
+    layout.input = 3 * layout.batch + 3 * layout.reference + layout.marks + 2 * layout.kept;
     layout.losses = layout.input + aligned(sizeof(HsStepInput));
     layout.outcome = layout.losses + layout.tokens + (shape->compares ? layout.tokens : 0) + 2 * layout.kept;
     layout.end = layout.outcome + aligned(sizeof(HsStepOutcome));
@@ -43,12 +43,14 @@ static Layout layout_of(const HsStepShape *shape)
 
 static HsStepBatch batch_at(unsigned char *bytes, const Layout *layout)
 {
-    unsigned char *const marks = bytes + 2 * layout->batch + 2 * layout->reference;
+    unsigned char *const reference = bytes + 3 * layout->batch, *const marks = reference + 3 * layout->reference;
     return (HsStepBatch){
         .tokens = (int32_t *)bytes,
         .targets = (int32_t *)(bytes + layout->batch),
-        .reference_tokens = (int32_t *)(bytes + 2 * layout->batch),
-        .reference_targets = (int32_t *)(bytes + 2 * layout->batch + layout->reference),
+        .target_rows = (int32_t *)(bytes + 2 * layout->batch),
+        .reference_tokens = (int32_t *)reference,
+        .reference_targets = (int32_t *)(reference + layout->reference),
+        .reference_target_rows = (int32_t *)(reference + 2 * layout->reference),
         .replayed = (int32_t *)marks,
         .kept_value = (float *)(marks + layout->marks),
         .kept_index = (int32_t *)(marks + layout->marks + layout->kept),
@@ -111,8 +113,12 @@ HsStatus hs_step_queue_init(HsStepQueue *queue, HsContext *context, const HsStep
     queue->logits = logits_at(queue->device_block + layout.input, &layout);
     HS_TRY_GOTO(status, device->host_alloc(device, (size_t)queue->capacity * layout.end, &block), failed);
     queue->host_block = block;
-    if (!context->dry_run)
+    if (!context->dry_run) {
         memset(queue->host_block, 0, (size_t)queue->capacity * layout.end);
+        queue->target_counts = calloc((size_t)(shape->rows + shape->reference_rows), sizeof *queue->target_counts);
+        if (!queue->target_counts)
+            HS_TRY_GOTO(status, hs_fail(HS_ENOMEM, "no memory for the counts of targets"), failed);
+    }
     HS_TRY_GOTO(status, device->stream_create(device, &queue->copies), failed);
     for (int i = 0; i < queue->capacity; i++)
         HS_TRY_GOTO(status, init_slot(queue, &layout, i), failed);
@@ -138,6 +144,7 @@ void hs_step_queue_deinit(HsStepQueue *queue)
             device->event_destroy(device, slot->done);
         free(slot->replayed);
     }
+    free(queue->target_counts);
     if (queue->copies)
         device->stream_destroy(device, queue->copies);
     if (queue->host_block)
@@ -146,7 +153,36 @@ void hs_step_queue_deinit(HsStepQueue *queue)
     *queue = (HsStepQueue){ 0 };
 }
 
-HsStepSlot *hs_step_queue_fill(HsStepQueue *queue, const HsStreamBatch *batch)
+/* Of some sequences, micro-batch by micro-batch; returns the most that one has. */
+static int64_t list_targets(const HsStepQueue *queue, const int32_t *targets, int64_t rows, int64_t micro_batch,
+                            int32_t *list, int64_t *counts)
+{
+    const int64_t length = queue->shape.length;
+    int64_t most = 0;
+    for (int64_t row = 0; row < rows; row += micro_batch) {
+        const int64_t sequences = rows - row < micro_batch ? rows - row : micro_batch;
+        counts[row] = hs_target_rows_list(targets + row * length, sequences * length, list + row * length);
+        most = counts[row] > most ? counts[row] : most;
+    }
+    return most;
+}
+
+/* A recorded step has as many rows in each micro-batch, the most that one of them has.  Not of this process's alone: so
+ * the bits do not depend on how many processes there are. */
+static void count_targets(HsStepQueue *queue, const HsStepSlot *slot, int64_t micro_batch)
+{
+    const HsStepBatch *batch = &slot->batch;
+    const int64_t rows = queue->shape.rows, tokens = micro_batch * queue->shape.length;
+    int64_t *const counts = queue->target_counts;
+    const int64_t most = list_targets(queue, batch->targets, rows, micro_batch, batch->target_rows, counts);
+    list_targets(queue, batch->reference_targets, slot->reference_rows, micro_batch, batch->reference_target_rows,
+                 counts + rows);
+    queue->target_size = hs_target_rows_size(tokens, most);
+    for (int64_t row = 0; row < rows && queue->context->device->graph_begin; row++)
+        counts[row] = hs_target_rows_of_size(tokens, queue->target_size);
+}
+
+HsStepSlot *hs_step_queue_fill(HsStepQueue *queue, const HsStreamBatch *batch, int64_t micro_batch)
 {
     assert(!hs_step_queue_full(queue));
     assert(batch->rows == queue->shape.rows);
@@ -167,6 +203,7 @@ HsStepSlot *hs_step_queue_fill(HsStepQueue *queue, const HsStreamBatch *batch)
     slot->reference_counted = batch->reference_counted;
     slot->reference_rows = batch->reference_rows;
     slot->step = batch->step;
+    count_targets(queue, slot, micro_batch);
     return slot;
 }
 

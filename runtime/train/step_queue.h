@@ -14,11 +14,14 @@
 
 #include "optim/update.h"
 #include "runtime/data/stream/stream.h"
+#include "runtime/model/target_rows.h"
 
 /* Tokens and targets of a whole optimizer step, on the host or on the device. */
 typedef struct HsStepBatch {
     int32_t *tokens, *targets;                     /* [rows, T] */
     int32_t *reference_tokens, *reference_targets; /* [reference rows, T] */
+    /* The same shapes, of each micro-batch the rows that have a target (runtime/model/target_rows.h). */
+    int32_t *target_rows, *reference_target_rows;
     /* Where logits are compared (runtime/model/head_work.h): */
     int32_t *replayed;   /* [rows, T] */
     float *kept_value;   /* [rows, T, K] */
@@ -64,6 +67,11 @@ typedef struct HsStepQueue {
     HsStepBatch batch; /* device: what the step reads, */
     void *losses;      /* and where it leaves the losses of its rows */
     HsStepLogits logits;
+    /* Of the step that was filled in last, on the host: by the first sequence of a micro-batch, and behind those of the
+     * batch by that of a micro-batch of reference rows, how many rows the head takes; NULL in a dry run.  Where steps are
+     * recorded it is the same number for all, which target_size says. */
+    int64_t *target_counts;
+    int target_size;
     /* private */
     unsigned char *device_block, *host_block;
 } HsStepQueue;
@@ -79,8 +87,8 @@ static inline bool hs_step_queue_full(const HsStepQueue *queue)
     return queue->count == queue->capacity;
 }
 
-/* The next free slot, with a copy of the batch in it. */
-HsStepSlot *hs_step_queue_fill(HsStepQueue *queue, const HsStreamBatch *batch);
+/* The next free slot, with a copy of the batch in it.  micro_batch: how many of its sequences run at a time */
+HsStepSlot *hs_step_queue_fill(HsStepQueue *queue, const HsStreamBatch *batch, int64_t micro_batch);
 /* The slot's batch and input are on their way to the step's memory, ahead of what is enqueued from now on. */
 HsStatus hs_step_queue_send(HsStepQueue *queue, HsStepSlot *slot, HsStepInput *device_input);
 /* Everything of the step is enqueued: its losses and outcome come back behind it.  The slot is in use from now on. */

@@ -100,6 +100,12 @@ typedef struct HsExchange {
     HsPartialSums sums; /* of this process's virtual ranks */
 } HsExchange;
 
+/* Steps of one task and one number of rows that the head takes. */
+typedef struct HsStepGraph {
+    HsGraph *graph; /* once recorded */
+    bool warm;      /* a step ran unrecorded */
+} HsStepGraph;
+
 /* What steps compare logits with. */
 typedef struct HsTeacher {
     HsDistillation distillation; /* at most as many logits as the model has */
@@ -139,8 +145,7 @@ typedef struct HsTraining {
     HsStepQueue queue;
     bool batch_in_hand; /* the step that is being started has not accepted its batch yet */
     bool consolidating; /* the strategies' state is between two tasks: the checkpoint before it is the one to keep */
-    HsGraph *graph;     /* of this task's steps, once recorded */
-    bool graph_warm;    /* a step of this task ran unrecorded */
+    HsStepGraph graphs[HS_TARGET_ROWS_SIZES + 1]; /* of this task's steps, by queue.target_size */
     HsTrainingState state;
     HsLengths lengths;
     int64_t rows_per_step;                           /* sequences of an optimizer step */

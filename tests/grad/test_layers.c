@@ -438,6 +438,7 @@ static void make_head(Bench *bench, int64_t chunk, bool accumulate)
     start(bench, &hs_layer_head_loss);
     bench->node.attributes.head_chunk = chunk;
     bench->node.attributes.inputs = C;
+    bench->node.attributes.operand = HS_F64;
     add_input(bench, 0, C, accumulate);
     bench->call.inputs[1] = make(bench, HS_I32, 1, N, 1);
     add_param(bench, 0, 2, V, C);
@@ -453,6 +454,8 @@ static void check_head(float z_loss, int64_t chunk, bool accumulate, bool leaves
     int32_t *targets = bench.call.inputs[1].data;
     for (int i = 0; i < N; i++)
         targets[i] = i % 3 == 1 ? -1 : i * 5 % V;
+    int32_t list[N];
+    bench.call.target_rows = (HsTargetRows){ list, hs_target_rows_list(targets, N, list) };
     HsTensor scratch[HS_NODE_SCRATCH] = { 0 };
     hs_layer_head_loss.scratch(&bench.node, bench.call.outputs, true, scratch);
     cr_assert_eq(scratch[0].shape[0], chunk < N ? chunk : N);
@@ -485,6 +488,8 @@ static void check_left_out(unsigned kept, int64_t chunk)
         for (int c = 0; c < C && targets[i] < 0; c++)
             hidden[i * C + c] = NAN;
     }
+    int32_t list[N];
+    bench.call.target_rows = (HsTargetRows){ list, hs_target_rows_list(targets, N, list) };
     HsTensor scratch[HS_NODE_SCRATCH] = { 0 };
     hs_layer_head_loss.scratch(&bench.node, bench.call.outputs, true, scratch);
     add_scratch(&bench, scratch);

@@ -26,6 +26,7 @@ typedef struct TinySpec {
     bool gradients_in_16_bits;
     HsStringList freeze;
     bool head_work; /* the head expects it, a teacher's included */
+    int64_t kept;   /* how many logits of each row are kept then */
     bool unfused;
     bool pads; /* rows end in padding */
     struct {
@@ -115,7 +116,7 @@ static inline void tiny_create(TinyModel *tiny, TinySpec spec)
     TINY_OK((spec.unfused ? hs_model_create_unfused : hs_model_create)(&tiny->config, &precision, spec.vocabulary,
                                                                        &tiny->model));
     if (spec.head_work)
-        hs_model_expect_head_work(&tiny->model, true);
+        hs_model_expect_head_work(&tiny->model, spec.kept, true);
     int64_t every = spec.recompute_every ? spec.recompute_every : 1;
     TINY_OK(hs_program_create(&tiny->model, &tiny->context, spec.batch, spec.length, true, spec.policy, every,
                               &tiny->train));

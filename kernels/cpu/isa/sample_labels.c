@@ -96,11 +96,13 @@ HsStatus HS_ISA_NAME(hs_cpu_sample_labels)(HsContext *context, const HsSampleLab
 {
     const int64_t rows = args->logits.shape[0];
     int32_t *targets = args->targets.data;
+    const int32_t *numbers = hs_tensor_present(&args->rows) ? args->rows.data : NULL;
 #pragma omp parallel for schedule(static) num_threads(hs_cpu_threads(context, rows))
     for (int64_t row = 0; row < rows; row++) {
         if (targets[row] < 0)
             continue;
-        const HsPhilox draw = hs_rng_draw(&args->rng, (uint64_t)(args->rng.row_offset + row));
+        const int64_t number = numbers ? numbers[row] : row;
+        const HsPhilox draw = hs_rng_draw(&args->rng, (uint64_t)(args->rng.row_offset + number));
         targets[row] = sample_any_row(&args->logits, row, hs_rng_uniform(draw.word[0]));
     }
     return HS_OK;

@@ -100,7 +100,7 @@ HS_DEVICE void find_label(const In *row, int begin, int end, bool packs, float m
 
 template <typename In>
 __global__ void __launch_bounds__(MOST_THREADS)
-    sample_labels_kernel(const HsRng rng, const In *logits, int32_t *targets, int vocabulary)
+    sample_labels_kernel(const HsRng rng, const In *logits, const int32_t *rows, int32_t *targets, int vocabulary)
 {
     HS_SHARED(float, largest, WARP_SIZE);
     HS_SHARED(double, sums, WARP_SIZE);
@@ -108,6 +108,8 @@ __global__ void __launch_bounds__(MOST_THREADS)
     const int64_t n = blockIdx.x;
     if (targets[n] < 0)
         return;
+    const int64_t number = rows != nullptr ? rows[n] : n;
+    const float uniform = rng_uniform(rng_draw(rng, (uint64_t)(rng.row_offset + number)).x);
     const int warp = (int)threadIdx.x / WARP_SIZE, lane = (int)threadIdx.x % WARP_SIZE;
     const int warps = (int)blockDim.x / WARP_SIZE;
     const In *row = logits + n * vocabulary;
@@ -140,7 +142,7 @@ __global__ void __launch_bounds__(MOST_THREADS)
     double total = 0.0, before = 0.0;
     for (int w = 0; w < warps; w++)
         total += sums[w];
-    const double limit = (double)rng_uniform(rng_draw(rng, (uint64_t)(rng.row_offset + n)).x) * total;
+    const double limit = (double)uniform * total;
     int chosen = 0;
     while (chosen < warps && !(before + sums[chosen] > limit))
         before += sums[chosen++];
@@ -163,7 +165,9 @@ HsStatus op::sample_labels(HsContext *context, const HsSampleLabelsArgs *args)
     return dispatch_act(args->logits.dtype, [&](auto in) {
         using In = decltype(in);
         return hs_launch_after(context, HS_KERNEL(sample_labels_kernel<In>), (unsigned)rows, threads, 0, args->rng,
-                               (const In *)data_of<In>(args->logits), data_of<int32_t>(args->targets), (int)vocabulary);
+                               (const In *)data_of<In>(args->logits),
+                               (const int32_t *)optional_data<int32_t>(args->rows), data_of<int32_t>(args->targets),
+                               (int)vocabulary);
     });
 }
 

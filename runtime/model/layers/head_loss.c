@@ -43,30 +43,20 @@ static void head_loss_scratch(const HsNode *node, const HsTensor *outputs, bool 
         scratch[HS_HEAD_TEACHER] = hs_tensor_2d(NULL, attributes->logit, rows, attributes->vocabulary);
     if (!attributes->leaves_out)
         return;
-    const HsTensor hidden = hs_tensor_2d(NULL, attributes->operand, rows, attributes->inputs);
-    scratch[HS_HEAD_HIDDEN] = hidden;
+    scratch[HS_HEAD_HIDDEN] = hs_tensor_2d(NULL, attributes->operand, rows, attributes->inputs);
     scratch[HS_HEAD_TARGETS] = hs_tensor_1d(NULL, HS_I32, rows);
-    if (backward && attributes->teacher_logits)
-        scratch[HS_HEAD_TEACHER_HIDDEN] = hidden;
+    scratch[HS_HEAD_LOSSES] = hs_tensor_1d(NULL, outputs[0].dtype, rows);
+    if (backward)
+        hs_head_distill_scratch(node, outputs[0].dtype, rows, scratch);
 }
 
-/* Both gradients of one chunk's product. */
-static HsStatus chunk_backward(const HsLayerCall *call, HsTensor hidden, HsTensor dlogits, HsTensor dhidden)
+/* Both gradients of one chunk's product, that of hidden last: it may take hidden's memory. */
+static HsStatus chunk_backward(const HsLayerCall *call, const HsHeadChunk *chunk)
 {
     const HsParam *weight = call->params[0];
-    HsMatmulArgs data_gradient = {
-        .a.values = dlogits,
-        .b = hs_param_operand(weight, true),
-        .accumulate = call->accumulate[0],
-        .policy = call->precision->dgrad,
-        .alpha = 1.0f,
-        .c = dhidden,
-    };
-    if (hs_tensor_present(&dhidden))
-        HS_TRY(hs_op_matmul(call->context, &data_gradient));
     HsMatmulArgs weight_gradient = {
-        .a.values = dlogits,
-        .b.values = hidden,
+        .a.values = chunk->dlogits,
+        .b.values = chunk->hidden,
         .transpose_a = true,
         .accumulate = true,
         .policy = call->precision->wgrad,
@@ -75,55 +65,40 @@ static HsStatus chunk_backward(const HsLayerCall *call, HsTensor hidden, HsTenso
     };
     if (hs_tensor_present(&weight->gradient))
         HS_TRY(hs_op_matmul(call->context, &weight_gradient));
+    HsMatmulArgs data_gradient = {
+        .a.values = chunk->dlogits,
+        .b = hs_param_operand(weight, true),
+        .accumulate = call->accumulate[0],
+        .policy = call->precision->dgrad,
+        .alpha = 1.0f,
+        .c = chunk->dhidden,
+    };
+    if (hs_tensor_present(&chunk->dhidden))
+        HS_TRY(hs_op_matmul(call->context, &data_gradient));
     if (!call->factors[0])
         return HS_OK;
     const HsFactorPair *pair = &call->factors[0]->use[HS_FACTOR_PRODUCT];
-    HS_TRY(hs_layer_add_moment(call, &pair->right, hidden));
-    return hs_layer_add_moment(call, &pair->left, dlogits); /* the last that reads them */
+    HS_TRY(hs_layer_add_moment(call, &pair->right, chunk->hidden));
+    return hs_layer_add_moment(call, &pair->left, chunk->dlogits); /* the last that reads them */
 }
-
-/* A chunk: what its rows are read from and written to.  Where rows are gathered `hidden` and `targets` are scratch. */
-typedef struct Chunk {
-    const HsHeadRows *rows;
-    HsRowRun begin; /* of its rows in the micro-batch */
-    int64_t count;  /* without those that were added to make a planned number */
-    HsTensor hidden, targets, logits, dlogits, dhidden, losses;
-} Chunk;
 
 /* Draws are numbered by row, so they do not depend on where chunks begin, nor on rows that were left out. */
-static HsStatus draw_targets(const HsLayerCall *call, const Chunk *chunk)
+static HsStatus draw_targets(const HsLayerCall *call, const HsHeadChunk *chunk)
 {
-    HsRowRun run = chunk->begin;
-    while (hs_head_rows_next(chunk->rows, chunk->count, &run)) {
-        HsSampleLabelsArgs args = { .rng = call->rng,
-                                    .logits = hs_tensor_rows(chunk->logits, run.place, run.count),
-                                    .targets = hs_tensor_rows(call->inputs[1], run.row, run.count) };
-        args.rng.site = SITE_LABELS;
-        args.rng.row_offset += run.row;
-        HS_TRY(hs_op_sample_labels(call->context, &args));
-    }
-    return HS_OK;
+    HsSampleLabelsArgs args = {
+        .rng = call->rng, .logits = chunk->logits, .targets = chunk->targets, .rows = chunk->list
+    };
+    args.rng.site = SITE_LABELS;
+    if (!hs_tensor_present(&chunk->list))
+        args.rng.row_offset += chunk->first;
+    return hs_op_sample_labels(call->context, &args);
 }
 
-static HsStatus distill(const HsLayerCall *call, const Chunk *chunk)
-{
-    HsRowRun run = chunk->begin;
-    if (hs_tensor_present(&call->head_work->teacher_hidden))
-        HS_TRY(hs_head_teach(call, chunk->rows, chunk->count, run, chunk->logits.shape[0]));
-    while (hs_head_rows_next(chunk->rows, chunk->count, &run))
-        HS_TRY(hs_head_distill(call, hs_tensor_rows(chunk->logits, run.place, run.count),
-                               hs_tensor_rows(call->inputs[1], run.row, run.count),
-                               hs_tensor_rows(chunk->dlogits, run.place, run.count), &run));
-    return HS_OK;
-}
-
-static HsStatus run_chunk(const HsLayerCall *call, const HsNode *node, bool backward, const Chunk *chunk)
+static HsStatus run_chunk(const HsLayerCall *call, const HsNode *node, bool backward, const HsHeadChunk *chunk)
 {
     HS_TRY(hs_layer_head_logits(call->context, call->precision, call->params[0], chunk->hidden, chunk->logits));
     if (call->sample_labels)
         HS_TRY(draw_targets(call, chunk));
-    if (chunk->rows->targets)
-        (void)hs_head_rows_gather(chunk->rows, call->inputs[1], chunk->count, chunk->begin, 0xff, chunk->targets);
     HsCrossEntropyArgs loss = {
         .logits = chunk->logits,
         .targets = chunk->targets,
@@ -134,23 +109,20 @@ static HsStatus run_chunk(const HsLayerCall *call, const HsNode *node, bool back
     };
     HS_TRY(hs_op_cross_entropy(call->context, &loss));
     if (backward && call->head_work)
-        HS_TRY(distill(call, chunk));
+        HS_TRY(hs_head_distill(call, chunk));
     if (call->predict > 0)
         HS_TRY(
             hs_op_argmax(call->context,
                          &(HsArgmaxArgs){ .logits = chunk->logits, .count = call->predict, .index = chunk->targets }));
-    return backward ? chunk_backward(call, chunk->hidden, chunk->dlogits, chunk->dhidden) : HS_OK;
+    return backward ? chunk_backward(call, chunk) : HS_OK;
 }
 
-/* `size` rows, from place `first` on of those that the head runs on; `rows`, hidden and targets are the caller's. */
-static Chunk make_chunk(const HsLayerCall *call, bool backward, int64_t first, int64_t size)
+/* Its logits; the rest is the caller's. */
+static HsHeadChunk make_chunk(const HsLayerCall *call, bool backward, int64_t first, int64_t size)
 {
-    Chunk chunk = { .logits = hs_tensor_rows(call->scratch[HS_HEAD_LOGITS], 0, size),
-                    .losses = hs_tensor_rows(call->outputs[0], first, size),
-                    .count = size,
-                    .begin = { .row = first } };
-    if (backward && hs_tensor_present(&call->d_inputs[0]))
-        chunk.dhidden = hs_tensor_rows(call->d_inputs[0], first, size);
+    HsHeadChunk chunk = { .logits = hs_tensor_rows(call->scratch[HS_HEAD_LOGITS], 0, size),
+                          .first = first,
+                          .size = size };
     if (backward)
         chunk.dlogits = hs_tensor_present(&call->scratch[HS_HEAD_DLOGITS])
                             ? hs_tensor_rows(call->scratch[HS_HEAD_DLOGITS], 0, size)
@@ -158,74 +130,94 @@ static Chunk make_chunk(const HsLayerCall *call, bool backward, int64_t first, i
     return chunk;
 }
 
-static HsStatus run_rows_in_place(const HsLayerCall *call, const HsNode *node, bool backward, const HsHeadRows *rows,
-                                  int64_t first, int64_t count)
+static bool wants_dhidden(const HsLayerCall *call, bool backward)
 {
-    Chunk chunk = make_chunk(call, backward, first, count);
-    chunk.rows = rows;
-    chunk.hidden = hs_tensor_rows(call->inputs[0], first, count);
-    chunk.targets = hs_tensor_rows(call->inputs[1], first, count);
+    return backward && hs_tensor_present(&call->d_inputs[0]);
+}
+
+static HsStatus run_rows_in_place(const HsLayerCall *call, const HsNode *node, bool backward, int64_t first,
+                                  int64_t size)
+{
+    HsHeadChunk chunk = make_chunk(call, backward, first, size);
+    chunk.hidden = hs_tensor_rows(call->inputs[0], first, size);
+    chunk.targets = hs_tensor_rows(call->inputs[1], first, size);
+    chunk.losses = hs_tensor_rows(call->outputs[0], first, size);
+    if (wants_dhidden(call, backward))
+        chunk.dhidden = hs_tensor_rows(call->d_inputs[0], first, size);
     return run_chunk(call, node, backward, &chunk);
 }
 
 /* A last chunk may have any of a few numbers of rows, and an operation's scratch need not grow with them. */
-static HsStatus plan_sizes(const HsLayerCall *call, const HsNode *node, bool backward, const HsHeadRows *rows,
-                           int64_t most)
+static HsStatus plan_sizes(const HsLayerCall *call, const HsNode *node, bool backward, int64_t most)
 {
     HsContext context = *call->context;
     HsLayerCall each = *call;
     each.context = &context;
+    context.rare = true;
     for (int64_t size = hs_head_rows_step(most); size < most; size += hs_head_rows_step(most))
-        HS_TRY(run_rows_in_place(&each, node, backward, rows, 0, size));
+        HS_TRY(run_rows_in_place(&each, node, backward, 0, size));
     call->context->workspace_needed = context.workspace_needed;
     return HS_OK;
 }
 
 /* In a dry run, whole chunks differ in nothing that counts: one stands for all, however many a program has. */
-static HsStatus run_all_rows(const HsLayerCall *call, const HsNode *node, bool backward, const HsHeadRows *rows)
+static HsStatus run_all_rows(const HsLayerCall *call, const HsNode *node, bool backward)
 {
     HsContext *context = call->context;
-    const int64_t chunk = chunk_rows(node, rows->total), whole = rows->total / chunk, rest = rows->total % chunk;
+    const int64_t total = call->inputs[0].shape[0], chunk = chunk_rows(node, total);
+    const int64_t whole = total / chunk, rest = total % chunk;
     const double flops_before = context->flops;
     for (int64_t i = 0; i < (context->dry_run ? 1 : whole); i++)
-        HS_TRY(run_rows_in_place(call, node, backward, rows, i * chunk, chunk));
+        HS_TRY(run_rows_in_place(call, node, backward, i * chunk, chunk));
     if (context->dry_run)
         context->flops = flops_before + (double)whole * (context->flops - flops_before);
     if (context->dry_run && node->attributes.leaves_out)
-        HS_TRY(plan_sizes(call, node, backward, rows, chunk));
-    return rest > 0 ? run_rows_in_place(call, node, backward, rows, whole * chunk, rest) : HS_OK;
+        HS_TRY(plan_sizes(call, node, backward, chunk));
+    return rest > 0 ? run_rows_in_place(call, node, backward, whole * chunk, rest) : HS_OK;
+}
+
+static HsStatus run_gathered_chunk(const HsLayerCall *call, const HsNode *node, bool backward, int64_t first,
+                                   int64_t size)
+{
+    const int64_t total = call->inputs[0].shape[0];
+    const HsTensor list = hs_tensor_1d((void *)(uintptr_t)call->target_rows.list, HS_I32, total);
+    HsHeadChunk chunk = make_chunk(call, backward, first, size);
+    chunk.list = hs_tensor_rows(list, first, size);
+    chunk.hidden = hs_tensor_rows(call->scratch[HS_HEAD_HIDDEN], 0, size);
+    chunk.hidden.amax = call->inputs[0].amax; /* of all rows, as where none is left out */
+    chunk.targets = hs_tensor_rows(call->scratch[HS_HEAD_TARGETS], 0, size);
+    chunk.losses = hs_tensor_rows(call->scratch[HS_HEAD_LOSSES], 0, size);
+    if (wants_dhidden(call, backward))
+        chunk.dhidden = hs_tensor_rows(call->scratch[HS_HEAD_HIDDEN], 0, size);
+    HS_TRY(hs_head_rows_gather(call, chunk.list, call->inputs[0], chunk.hidden));
+    HS_TRY(hs_head_rows_gather(call, chunk.list, call->inputs[1], chunk.targets));
+    HS_TRY(run_chunk(call, node, backward, &chunk));
+    HS_TRY(hs_head_rows_scatter(call, chunk.list, chunk.losses, call->outputs[0]));
+    return wants_dhidden(call, backward) ? hs_head_rows_scatter(call, chunk.list, chunk.dhidden, call->d_inputs[0])
+                                         : HS_OK;
 }
 
 /* Rows without a target have no loss, no gradient and nothing that is kept of them. */
-static HsStatus run_gathered_rows(const HsLayerCall *call, const HsNode *node, bool backward, const HsHeadRows *rows)
+static HsStatus run_gathered_rows(const HsLayerCall *call, const HsNode *node, bool backward)
 {
-    const int64_t most = chunk_rows(node, rows->total);
-    HsRowRun next = { 0 };
+    const int64_t total = call->inputs[0].shape[0], most = chunk_rows(node, total);
+    HS_TRY(hs_head_rows_clear(call, call->outputs[0]));
+    if (wants_dhidden(call, backward))
+        HS_TRY(hs_head_rows_clear(call, call->d_inputs[0]));
     if (backward && call->head_work)
-        hs_head_distill_nothing(call, rows->total);
-    for (int64_t first = 0; first < rows->counted; first += most) {
-        const int64_t left = rows->counted - first, count = left < most ? left : most, room = rows->total - first;
-        const int64_t size = hs_head_rows_padded(most, count, most < room ? most : room);
-        Chunk chunk = make_chunk(call, backward, first, size);
-        chunk.rows = rows;
-        chunk.begin = (HsRowRun){ .row = next.row };
-        chunk.count = count;
-        chunk.hidden = hs_tensor_rows(call->scratch[HS_HEAD_HIDDEN], 0, size);
-        chunk.hidden.amax = call->inputs[0].amax; /* of all rows, as where none is left out */
-        chunk.targets = hs_tensor_rows(call->scratch[HS_HEAD_TARGETS], 0, size);
-        next = hs_head_rows_gather(rows, call->inputs[0], count, chunk.begin, 0, chunk.hidden);
-        HS_TRY(run_chunk(call, node, backward, &chunk));
+        HS_TRY(hs_head_distill_nothing(call));
+    for (int64_t first = 0; first < call->target_rows.count; first += most) {
+        const int64_t left = call->target_rows.count - first, room = total - first;
+        const int64_t size = hs_head_rows_padded(most, left < most ? left : most, most < room ? most : room);
+        HS_TRY(run_gathered_chunk(call, node, backward, first, size));
     }
-    hs_head_rows_spread(rows, call->outputs[0]);
-    if (backward && hs_tensor_present(&call->d_inputs[0]))
-        hs_head_rows_spread(rows, call->d_inputs[0]);
     return HS_OK;
 }
 
 static HsStatus run_chunks(const HsLayerCall *call, const HsNode *node, bool backward)
 {
-    const HsHeadRows rows = hs_head_rows(call, node);
-    return rows.targets ? run_gathered_rows(call, node, backward, &rows) : run_all_rows(call, node, backward, &rows);
+    return hs_head_leaves_out(call, node) ? run_gathered_rows(call, node, backward)
+                                          : run_all_rows(call, node, backward);
 }
 
 static HsStatus head_loss_forward(const HsLayerCall *call, const HsNode *node)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * The rows of a micro-batch that the head runs on (head_rows.c).
+ * The rows that the head runs on (head_rows.c): private to the files of the head.
  */
 #ifndef HS_RUNTIME_MODEL_LAYERS_HEAD_ROWS_H
 #define HS_RUNTIME_MODEL_LAYERS_HEAD_ROWS_H
@@ -9,49 +9,43 @@
 
 /* Scratch of the head. */
 enum {
-    HS_HEAD_LOGITS,         /* [chunk, V] */
-    HS_HEAD_DLOGITS,        /* [chunk, V], where it cannot take the logits' memory */
-    HS_HEAD_TEACHER,        /* [chunk, V]: a teacher's logits */
-    HS_HEAD_HIDDEN,         /* [chunk, C]: rows with a target, one behind the other, and the next two likewise */
-    HS_HEAD_TARGETS,        /* [chunk] */
-    HS_HEAD_TEACHER_HIDDEN, /* [chunk, C] */
+    HS_HEAD_LOGITS,  /* [chunk, V] */
+    HS_HEAD_DLOGITS, /* [chunk, V], where it cannot take the logits' memory */
+    HS_HEAD_TEACHER, /* [chunk, V]: a teacher's logits */
+    HS_HEAD_HIDDEN,  /* [chunk, C]: rows with a target, one behind the other; then their gradient */
+    HS_HEAD_TARGETS, /* [chunk], and what comes of them */
+    HS_HEAD_LOSSES,
+    HS_HEAD_TABLES, /* and behind it: the rows of what strategies ask for (head_distill.c) */
 };
 
-typedef struct HsHeadRows {
-    const int32_t *targets; /* of the micro-batch; NULL: all rows, in place */
-    int64_t total, counted; /* rows of the micro-batch; those that the head runs on */
-} HsHeadRows;
+/* Some rows: those that follow each other in the micro-batch from `first` on; or, where there is a list, those that it
+ * names from place `first` on, in scratch.  Backward alone has gradients. */
+typedef struct HsHeadChunk {
+    HsTensor list; /* [size] i32 */
+    int64_t first, size;
+    HsTensor hidden, targets, losses, dhidden, logits, dlogits;
+} HsHeadChunk;
 
-/* Rows that follow each other in the micro-batch as they do in a chunk. */
-typedef struct HsRowRun {
-    int64_t place, row, count; /* the first one's place in the chunk, and in the micro-batch */
-} HsRowRun;
-
-HsHeadRows hs_head_rows(const HsLayerCall *call, const HsNode *node);
+/* Whether rows are left out in this call. */
+bool hs_head_leaves_out(const HsLayerCall *call, const HsNode *node);
 
 /* Rows of a chunk that holds `count` of them, of which at most `room` fit: some more, without a target, make the number
  * one of a few (hs_head_rows_step). */
 int64_t hs_head_rows_padded(int64_t chunk, int64_t count, int64_t room);
 int64_t hs_head_rows_step(int64_t chunk);
 
-/* Before the first call for a chunk of `count` rows, *run holds in `row` a row at or before the chunk's first, and 0 in
- * the others; false: there is none left, and run->row is behind the chunk's last. */
-bool hs_head_rows_next(const HsHeadRows *rows, int64_t count, HsRowRun *run);
+/* The rows of x that the list names, one behind the other; where it names none, 0, or -1 of integers.
+ * x, y [rows, columns] or [rows] */
+HsStatus hs_head_rows_gather(const HsLayerCall *call, HsTensor list, HsTensor x, HsTensor y);
+/* Back to their rows; y's other rows stay. */
+HsStatus hs_head_rows_scatter(const HsLayerCall *call, HsTensor list, HsTensor x, HsTensor y);
+HsStatus hs_head_rows_clear(const HsLayerCall *call, HsTensor x);
 
-/* The chunk's rows of x, one behind the other, and bytes `fill` in the rest of `gathered`; returns *run as
- * hs_head_rows_next leaves it.  run: where the chunk begins. */
-HsRowRun hs_head_rows_gather(const HsHeadRows *rows, HsTensor x, int64_t count, HsRowRun run, int fill,
-                             HsTensor gathered);
-
-/* Rows that stand one behind the other at the beginning of x go where they belong; the others become zeros. */
-void hs_head_rows_spread(const HsHeadRows *rows, HsTensor x);
-
-/* What strategies ask of the head (head_distill.c).  Of a chunk: a teacher's logits, as many rows as the chunk has. */
-HsStatus hs_head_teach(const HsLayerCall *call, const HsHeadRows *rows, int64_t count, HsRowRun begin, int64_t size);
-/* Of a run: the rest.  logits, dlogits: its rows in the chunk; targets: in the micro-batch. */
-HsStatus hs_head_distill(const HsLayerCall *call, HsTensor logits, HsTensor targets, HsTensor dlogits,
-                         const HsRowRun *run);
-/* What the two leave of a row that is left out: no term, no logits. */
-void hs_head_distill_nothing(const HsLayerCall *call, int64_t rows);
+/* What strategies ask of the head (head_distill.c) in addition to the loss, of a chunk of backward. */
+HsStatus hs_head_distill(const HsLayerCall *call, const HsHeadChunk *chunk);
+/* The scratch that it needs where rows are gathered, for chunks of `rows`. */
+void hs_head_distill_scratch(const HsNode *node, HsDtype loss, int64_t rows, HsTensor scratch[HS_NODE_SCRATCH]);
+/* What it leaves of rows that are left out: no term, no logits. */
+HsStatus hs_head_distill_nothing(const HsLayerCall *call);
 
 #endif

@@ -33,13 +33,16 @@ static int64_t pass(TinyModel *tiny, double *losses)
     const float scale = 2;
     const uint32_t step = 3;
     int64_t left_out = 0;
+    int32_t list[ROWS];
+    const int64_t listed = hs_target_rows_list(tiny->targets, ROWS, list);
     const HsProgramFeed feed = { .tokens = tiny->tokens,
                                  .targets = tiny->targets,
                                  .seed = 11,
                                  .step_counter = &step,
                                  .gradient_scale = &scale,
                                  .losses = losses,
-                                 .left_out = &left_out };
+                                 .left_out = &left_out,
+                                 .target_rows = { list, listed } };
     tiny_clear_gradients(tiny);
     TINY_OK(hs_program_train_queued(&tiny->train, &tiny->context, &feed));
     return left_out;

@@ -195,6 +195,8 @@ static void run_poisoned(TinyModel *tiny, float scale)
     };
     memset(program->activations.base, 0xff, program->activation_bytes);
     TINY_OK(hs_program_load_inputs(program, &tiny->context, tiny->tokens, tiny->targets, tiny->rows));
+    TINY_OK(hs_program_list_targets(program, &tiny->context, tiny->targets, program->sequence_length,
+                                    &execution.target_rows));
     *(float *)hs_program_tensor(program, program->scale_buffer, 1).data = scale;
     for (int a = 0; a < program->action_count; a++) {
         TINY_OK(hs_execute_action(program, &tiny->context, &program->actions[a], &execution));

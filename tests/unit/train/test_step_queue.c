@@ -61,7 +61,10 @@ static void start(Fixture *fixture, int round)
     HsStepQueue *queue = &fixture->queue;
     HsDevice *own = &fixture->engine.device;
     HsStream *stream = fixture->engine.context.stream;
-    HsStepSlot *slot = hs_step_queue_fill(queue, &batch);
+    HsStepSlot *slot = hs_step_queue_fill(queue, &batch, 1);
+    cr_assert_eq(queue->target_counts[ROWS], LENGTH, "each reference row has a target");
+    for (int i = 0; i < LENGTH; i++)
+        cr_assert_eq(slot->batch.reference_target_rows[i], i);
     *slot->input = (HsStepInput){ .learning_rates = { (double)round } };
     cr_assert_eq(hs_step_queue_send(queue, slot, fixture->input), HS_OK);
     cr_assert_eq(own->copy(own, stream, queue->losses, queue->batch.tokens, sizeof tokens), HS_OK);
@@ -137,7 +140,7 @@ Test(step_queue, logits)
     uint8_t replayed[ROWS] = { 0, 1, 0 };
     const HsStreamBatch batch = { .rows = ROWS, .tokens = tokens, .targets = tokens, .replayed = replayed };
     for (int round = 0; round < 3; round++) {
-        HsStepSlot *slot = hs_step_queue_fill(queue, &batch);
+        HsStepSlot *slot = hs_step_queue_fill(queue, &batch, 1);
         for (int i = 0; i < ENTRIES; i++) {
             slot->batch.kept_value[i] = (float)(100 * round + i);
             slot->batch.kept_index[i] = 1000 * round + i;

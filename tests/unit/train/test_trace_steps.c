@@ -220,7 +220,8 @@ static void expect_same_bits(const char *const settings[2])
             OK(hs_trace_read(trace, &spans, &count));
             cr_expect_gt(count_kind(spans, count, HS_RANGE_LAYER), 0, "a replayed step has no ranges");
         }
-        cr_expect_eq(fixture.training.graph != NULL, fixture.training.engine.cuda_graph);
+        const int size = fixture.training.queue.target_size;
+        cr_expect_eq(fixture.training.graphs[size].graph != NULL, fixture.training.engine.cuda_graph);
         masters[traced] = copy_masters(&fixture.training, &bytes);
         hs_trace_destroy(trace);
         unmake(&fixture);
