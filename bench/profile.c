@@ -237,8 +237,13 @@ static HsStatus write_json(const Profile *profile, FILE *file)
 
 static HsStatus read_traces(const Options *options, int side, Profile *profile)
 {
-    for (int i = 0; i < options->count[side]; i++)
-        HS_TRY(profile_read(options->paths[side][i], &profile->traces[side], &profile->groups));
+    for (int i = 0; i < options->count[side]; i++) {
+        const char *path = options->paths[side][i];
+        HS_TRY(profile_read(path, &profile->traces[side], &profile->groups));
+        if (!profile->traces[side].costs)
+            return hs_fail(HS_EFORMAT, "%s does not say what operations cost: make the trace anew with this build",
+                           path);
+    }
     return HS_OK;
 }
 
@@ -248,9 +253,6 @@ static HsStatus run(const Options *options, const HsEngine *engine, Profile *pro
     profile->device = engine->why;
     profile->threads = context->threads;
     HS_TRY(read_traces(options, NOW, profile));
-    if (!profile->traces[NOW].costs)
-        return hs_fail(HS_EFORMAT, "%s does not say what operations cost: an older build wrote it; it can be --before",
-                       options->paths[NOW][0]);
     profile_measure(context, &profile->traces[NOW], 0, &profile->peaks);
     HS_TRY(read_traces(options, BEFORE, profile));
     profile_measure(context, &profile->traces[NOW], 1, &profile->peaks);

@@ -93,7 +93,6 @@ typedef struct ProfileReader {
     ProfileGroups *groups;
     ProfileSpan open[PROFILE_DEPTH];
     int depth, step;
-    int products; /* of the layer so far */
 } ProfileReader;
 
 static inline HsStatus profile_grow(void *array, int *capacity, int count, size_t size)
@@ -162,22 +161,15 @@ static inline const char *profile_layer_kind(const char *name)
     return *rest == '.' ? rest + 1 : name;
 }
 
-/* Which of a layer's products this is.  A trace says it by the transposes; in one written before traces did, by the
- * order that layers keep: the head runs forward, dgrad, wgrad, the others' backward wgrad before dgrad. */
-static inline const char *profile_product(ProfileReader *reader, const HsJson *args, const char *phase)
+/* Which of a layer's products this is. */
+static inline const char *profile_product(const HsJson *args)
 {
     const char *transposes = hs_json_string(hs_json_get(args, "transposes"));
-    const int order = reader->products++;
-    if (transposes)
-        return strcmp(transposes, "nt") == 0   ? "matmul forward"
-               : strcmp(transposes, "nn") == 0 ? "matmul dgrad"
-               : strcmp(transposes, "tn") == 0 ? "matmul wgrad"
-                                               : "matmul";
-    if (strcmp(phase, "head and loss") == 0)
-        return (const char *const[]){ "matmul forward", "matmul dgrad", "matmul wgrad" }[order % 3];
-    if (strcmp(phase, "backward") == 0)
-        return order % 2 == 0 ? "matmul wgrad" : "matmul dgrad";
-    return "matmul forward";
+    return !transposes                     ? "matmul"
+           : strcmp(transposes, "nt") == 0 ? "matmul forward"
+           : strcmp(transposes, "nn") == 0 ? "matmul dgrad"
+           : strcmp(transposes, "tn") == 0 ? "matmul wgrad"
+                                           : "matmul";
 }
 
 static inline int profile_format(const char *name)
@@ -217,7 +209,7 @@ static inline HsStatus profile_add_part(ProfileReader *reader, const char *categ
     ProfilePart part = { .step = reader->step, .format = PROFILE_NONE, .ms = ms };
     if (operation) {
         layer = profile_layer_kind(profile_around(reader, "layer"));
-        name = strcmp(name, "matmul") == 0 ? profile_product(reader, args, phase) : name;
+        name = strcmp(name, "matmul") == 0 ? profile_product(args) : name;
         part.flops = hs_json_number(hs_json_get(args, "flops"));
         part.bytes = hs_json_number(hs_json_get(args, "bytes"));
         part.format = profile_format(hs_json_string(hs_json_get(args, "format")));
@@ -254,9 +246,7 @@ static inline HsStatus profile_read_span(ProfileReader *reader, const HsJson *ev
     if (reader->depth == PROFILE_DEPTH)
         return hs_fail(HS_EFORMAT, "%s: spans lie more than %d deep in each other", reader->path, PROFILE_DEPTH);
     int part = PROFILE_NONE;
-    if (strcmp(category, "layer") == 0)
-        reader->products = 0;
-    else
+    if (strcmp(category, "layer") != 0)
         HS_TRY(profile_add_part(reader, category, name, hs_json_get(event, "args"), 1e-3 * duration, &part));
     reader->open[reader->depth++] = (ProfileSpan){ end_ns, category, name, part };
     return HS_OK;
