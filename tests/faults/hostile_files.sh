@@ -24,18 +24,9 @@ step=$(cat run/checkpoints/latest)
 mv run fixtures/half
 expected=$(cd fixtures && bits whole)
 
+# Sources come last: the ends of checkpoints name the times that these had.
 # file | what covers it: sealed by checksums, or open | folder it starts from | arguments
 roles=(
-    "one.yaml|open|-|--config one.yaml max_steps=1"
-    "bpe.json|open|-|--config one.yaml max_steps=1 tokenizer.kind=bpe tokenizer.path=bpe.json tasks.0.train=words.jsonl"
-    "sums.txt|open|-|--config one.yaml max_steps=1"
-    "words.jsonl|open|-|--config one.yaml max_steps=1 tasks.0.train=words.jsonl"
-    "list.json|open|-|--config one.yaml max_steps=1 tasks.0.train=list.json"
-    "table.csv|open|-|--config one.yaml max_steps=1 tasks.0.train=table.csv"
-    "sums.txt.gz|open|-|--config one.yaml max_steps=1 tasks.0.train=sums.txt.gz"
-    "words.jsonl.zst|open|-|--config one.yaml max_steps=1 tasks.0.train=words.jsonl.zst"
-    "tokens.bin|open|-|--config one.yaml max_steps=1 tokenizer.kind=byte tasks.0.train=tokens.bin"
-    "table.tune|open|-|--config one.yaml max_steps=1 device=emu kernels.tuning=table.tune"
     "run/metrics.jsonl|open|whole|report --run run"
     "run/run.json|open|whole|report --run run"
 )
@@ -48,6 +39,16 @@ roles+=(
     "run/checkpoints/$step/checksums.json|open|half|inspect --checkpoint run/checkpoints/$step"
     "run/checkpoints/latest|sealed|half|--config two.yaml continual.strategy=[ewc,er]"
     "run/metrics.jsonl|open|half|--config two.yaml continual.strategy=[ewc,er]"
+    "one.yaml|open|-|--config one.yaml max_steps=1"
+    "bpe.json|open|-|--config one.yaml max_steps=1 tokenizer.kind=bpe tokenizer.path=bpe.json tasks.0.train=words.jsonl"
+    "sums.txt|open|-|--config one.yaml max_steps=1"
+    "words.jsonl|open|-|--config one.yaml max_steps=1 tasks.0.train=words.jsonl"
+    "list.json|open|-|--config one.yaml max_steps=1 tasks.0.train=list.json"
+    "table.csv|open|-|--config one.yaml max_steps=1 tasks.0.train=table.csv"
+    "sums.txt.gz|open|-|--config one.yaml max_steps=1 tasks.0.train=sums.txt.gz"
+    "words.jsonl.zst|open|-|--config one.yaml max_steps=1 tasks.0.train=words.jsonl.zst"
+    "tokens.bin|open|-|--config one.yaml max_steps=1 tokenizer.kind=byte tasks.0.train=tokens.bin"
+    "table.tune|open|-|--config one.yaml max_steps=1 device=emu kernels.tuning=table.tune"
 )
 
 # What is done to a file, one a line; $1 places of each kind that has places.
