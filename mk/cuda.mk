@@ -23,8 +23,9 @@ CXX_WARNINGS = -Wall -Wextra -Wshadow -Wno-unknown-pragmas -Wno-psabi $(if $(WER
 # Of a part only its entry is visible.  What threads of the emulator keep is found without a call.
 PART_FLAGS   = -fPIC -fvisibility=hidden
 CXXFLAGS += -std=c++17 -D_GNU_SOURCE -DHS_EMU -g -O2 $(CXX_WARNINGS) $(PART_FLAGS) -ftls-model=initial-exec -ffp-contract=off -I. $(SANITIZE)
+# The smallest form, which drivers for CUDA 13 unpack (its nvcc knows sm_110).
 NVCCFLAGS += -std=c++17 -O3 -I. $(or $(ARCHITECTURE),$(CUDA_ARCHITECTURES)) -Xfatbin -compress-all -Xptxas -v \
-             -Xcompiler -Wall,-Wextra,-fPIC,-fvisibility=hidden $(if $(WERROR),-Werror all-warnings)
+             $(if $(filter sm_110,$(CUDA_CODES)),--compress-mode=size) -Xcompiler -Wall,-Wextra,-fPIC,-fvisibility=hidden $(if $(WERROR),-Werror all-warnings)
 
 # kernels/cuda is compiled twice: for the emulator by the host's C++ compiler, and for GPUs where there is an nvcc.
 CUDA_SOURCES := $(call sources,cu)
