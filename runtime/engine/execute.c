@@ -213,6 +213,15 @@ HsStatus hs_program_list_targets(const HsProgram *program, HsContext *context, c
                                  (size_t)total * sizeof *rows->list);
 }
 
+HsStatus hs_program_load_training(const HsProgram *program, HsContext *context, const int32_t *tokens,
+                                  const int32_t *targets, float gradient_scale, HsTargetRows *rows)
+{
+    const HsTensor scale = hs_program_tensor(program, program->scale_buffer, 1);
+    HS_TRY(hs_program_load_sequences(program, context, tokens, targets, program->batch, program->sequence_length));
+    HS_TRY(hs_program_list_targets(program, context, targets, program->sequence_length, rows));
+    return context->device->copy(context->device, context->stream, scale.data, &gradient_scale, sizeof gradient_scale);
+}
+
 HsProgramWorkspace hs_program_enter(const HsProgram *program, HsContext *context)
 {
     HsProgramWorkspace outer = { context->workspace, context->workspace_bytes };
@@ -324,11 +333,7 @@ static HsStatus run_both_ways(HsProgram *program, HsContext *context, HsExecutio
                               const int32_t *targets, float gradient_scale, double *loss_sum, float *row_losses)
 {
     assert(program->training);
-    HsDevice *device = context->device;
-    HsTensor scale = hs_program_tensor(program, program->scale_buffer, 1);
-    HS_TRY(hs_program_load_sequences(program, context, tokens, targets, program->batch, program->sequence_length));
-    HS_TRY(hs_program_list_targets(program, context, targets, program->sequence_length, &execution->target_rows));
-    HS_TRY(device->copy(device, context->stream, scale.data, &gradient_scale, sizeof gradient_scale));
+    HS_TRY(hs_program_load_training(program, context, tokens, targets, gradient_scale, &execution->target_rows));
     HS_TRY(hs_program_run(program, context, execution, NULL, NULL));
     return fetch_losses(program, context, program->sequence_length, loss_sum, row_losses);
 }

@@ -138,11 +138,8 @@ HsStatus hs_program_find_nonfinite(HsProgram *program, HsContext *context, const
                               .row_offset = row_offset };
     Hunt hunt = { .program = program, .context = context, .where = where, .where_size = where_size };
     snprintf(where, where_size, "%s", "");
-    HsTensor scale = hs_program_tensor(program, program->scale_buffer, 1);
     HS_TRY(hs_program_clear_gradients(program, context));
-    HS_TRY(hs_program_load_sequences(program, context, tokens, targets, program->batch, program->sequence_length));
-    HS_TRY(hs_program_list_targets(program, context, targets, program->sequence_length, &execution.target_rows));
-    HS_TRY(context->device->copy(context->device, context->stream, scale.data, &gradient_scale, sizeof gradient_scale));
+    HS_TRY(hs_program_load_training(program, context, tokens, targets, gradient_scale, &execution.target_rows));
     HS_TRY(look_at_weights(&hunt));
     if (!hunt.found)
         HS_TRY(hs_program_run(program, context, &execution, after_action, &hunt));

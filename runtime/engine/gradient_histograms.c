@@ -162,12 +162,8 @@ static HsStatus run(Walk *walk, const int32_t *tokens, const int32_t *targets, H
 {
     const HsProgram *program = walk->program;
     HsContext *context = walk->context;
-    HsDevice *device = context->device;
-    HsTensor scale = hs_program_tensor(program, program->scale_buffer, 1);
     HS_TRY(hs_program_clear_gradients(program, context));
-    HS_TRY(hs_program_load_sequences(program, context, tokens, targets, program->batch, program->sequence_length));
-    HS_TRY(hs_program_list_targets(program, context, targets, program->sequence_length, &execution->target_rows));
-    HS_TRY(device->copy(device, context->stream, scale.data, &gradient_scale, sizeof gradient_scale));
+    HS_TRY(hs_program_load_training(program, context, tokens, targets, gradient_scale, &execution->target_rows));
     HS_TRY(hs_program_run(program, context, execution, after_action, walk));
     HS_TRY(count_weights(walk));
     return hs_program_clear_gradients(program, context);

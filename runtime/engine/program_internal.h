@@ -70,6 +70,10 @@ HsStatus hs_program_load_sequences(const HsProgram *program, HsContext *context,
 HsStatus hs_program_list_targets(const HsProgram *program, HsContext *context, const int32_t *targets, int64_t length,
                                  HsTargetRows *rows);
 
+/* Both for a whole micro-batch, and the scale of gradients. */
+HsStatus hs_program_load_training(const HsProgram *program, HsContext *context, const int32_t *tokens,
+                                  const int32_t *targets, float gradient_scale, HsTargetRows *rows);
+
 /* program_lengths.c: passes that end before T.  Lengths are multiples of this; 0: none does. */
 int64_t hs_program_length_grain(const HsModel *model, const HsDevice *device, int64_t sequence_length);
 /* Behind which no sequence of the program's micro-batch has a target. */

@@ -15,8 +15,7 @@
 #include <criterion/parameterized.h>
 #include <math.h>
 
-#include "runtime/engine/engine.h"
-#include "tests/support/tiny_model.h"
+#include "tests/support/device_rig.h"
 
 enum { LENGTH = 150, PACKED = 3, PLAIN = 7, WIDTH = 16, HEADS = 2, LAYERS = 2, MLP = 24, VOCABULARY = 13 };
 
@@ -59,13 +58,6 @@ static void fill(Batch *batch, bool packed)
     }
 }
 
-typedef struct Rig {
-    HsConfig config;
-    HsEngine engine;
-    HsModel model;
-    HsProgram train, evaluate;
-} Rig;
-
 static void open_rig(Rig *rig, const char *device, const char *family, const char *mode, const char *packing,
                      int64_t rows)
 {
@@ -79,26 +71,10 @@ static void open_rig(Rig *rig, const char *device, const char *family, const cha
                             .length = LENGTH,
                             .tie_head = true,
                             .head_chunk = 64 };
-    const HsEngineOptions options = { .device = device, .threads = 2 };
     tiny_config(&spec, &rig->config);
     rig->config.data.packing = (char *)(uintptr_t)packing;
-    TINY_OK(hs_engine_init(&rig->engine, &options));
-    HsContext *context = &rig->engine.context;
-    TINY_OK(hs_model_create(&rig->config, hs_precision_find(mode), VOCABULARY, &rig->model));
-    TINY_OK(hs_program_create(&rig->model, context, rows, LENGTH, true, HS_RECOMPUTE_BLOCK, 1, &rig->train));
-    TINY_OK(hs_program_create(&rig->model, context, rows, LENGTH, false, HS_RECOMPUTE_NONE, 1, &rig->evaluate));
-    TINY_OK(hs_model_commit(&rig->model, context, true));
-    TINY_OK(hs_program_commit(&rig->train, context));
-    TINY_OK(hs_program_commit(&rig->evaluate, context));
-    TINY_OK(hs_model_initialize(&rig->model, context, 4242, 0.3, NULL, 0));
-}
-
-static void close_rig(Rig *rig)
-{
-    hs_program_destroy(&rig->train);
-    hs_program_destroy(&rig->evaluate);
-    hs_model_destroy(&rig->model);
-    hs_engine_deinit(&rig->engine);
+    rig_open(rig, device, mode, VOCABULARY);
+    rig_start(rig, rows, LENGTH);
 }
 
 /* By document and token; gradients of all parameters one after another. */
@@ -155,7 +131,7 @@ static void run(const char *device, const char *family, const char *mode, bool p
     TINY_OK(hs_program_train(&rig.train, context, batch.tokens, batch.targets, 11, 3, 0, 1.0f, &trained));
     cr_assert_eq(sum, trained);
     outcome->gradients = fetch_gradients(&rig);
-    close_rig(&rig);
+    rig_close(&rig);
 }
 
 static double rho_of(const char *mode)
@@ -194,7 +170,7 @@ static void compare_gradients(const char *family, const Outcome *a, const Outcom
                           (long long)row, sqrt(far), scale);
         }
     }
-    close_rig(&shapes);
+    rig_close(&shapes);
 }
 
 typedef struct Case {
@@ -260,5 +236,5 @@ ParameterizedTest(const Case *test, documents, others_change_nothing)
     cr_expect_gt(moved, documents[CHANGED].count / 2, "the document itself must notice");
     for (int t = 0; t < documents[KEPT].count; t++)
         cr_expect_eq(before[batch.place[KEPT] + t], after[batch.place[KEPT] + t], "token %d", t);
-    close_rig(&rig);
+    rig_close(&rig);
 }

@@ -9,21 +9,13 @@
  */
 #include <math.h>
 
-#include "runtime/engine/engine.h"
-#include "tests/support/tiny_model.h"
+#include "tests/support/device_rig.h"
 
 enum { BATCH = 4, LENGTH = 24, ROWS = BATCH * LENGTH, WIDTH = 32, HEADS = 2, VOCABULARY = 19, CHUNK = 40 };
 
 /* Row after row, over and over; x: a row with a target. */
 static const char *const masks[] = { ".", "x", "x.xx...x.xxx.x..xx..x.x.", "..................xxxxxx", "x..........." };
 enum { MASKS = sizeof masks / sizeof *masks };
-
-typedef struct Rig {
-    HsConfig config;
-    HsEngine engine;
-    HsModel model;
-    HsProgram train, evaluate;
-} Rig;
 
 static void open_rig(Rig *rig, const char *device, bool leaves_out)
 {
@@ -34,28 +26,12 @@ static void open_rig(Rig *rig, const char *device, bool leaves_out)
                             .length = LENGTH,
                             .bias = true,
                             .head_chunk = CHUNK };
-    const HsEngineOptions options = { .device = device, .threads = 2 };
     tiny_config(&spec, &rig->config);
-    TINY_OK(hs_engine_init(&rig->engine, &options));
-    HsContext *context = &rig->engine.context;
-    TINY_OK(hs_model_create(&rig->config, hs_precision_find("fp32"), VOCABULARY, &rig->model));
+    rig_open(rig, device, "fp32", VOCABULARY);
     HsAttributes *head = &rig->model.nodes[rig->model.loss_node].attributes;
     cr_assert(head->leaves_out);
     head->leaves_out = leaves_out;
-    TINY_OK(hs_program_create(&rig->model, context, BATCH, LENGTH, true, HS_RECOMPUTE_BLOCK, 1, &rig->train));
-    TINY_OK(hs_program_create(&rig->model, context, BATCH, LENGTH, false, HS_RECOMPUTE_NONE, 1, &rig->evaluate));
-    TINY_OK(hs_model_commit(&rig->model, context, true));
-    TINY_OK(hs_program_commit(&rig->train, context));
-    TINY_OK(hs_program_commit(&rig->evaluate, context));
-    TINY_OK(hs_model_initialize(&rig->model, context, 4242, 0.3, NULL, 0));
-}
-
-static void close_rig(Rig *rig)
-{
-    hs_program_destroy(&rig->train);
-    hs_program_destroy(&rig->evaluate);
-    hs_model_destroy(&rig->model);
-    hs_engine_deinit(&rig->engine);
+    rig_start(rig, BATCH, LENGTH);
 }
 
 static void fetch_gradient(Rig *rig, int p, double *values)
@@ -156,9 +132,9 @@ Test(left_out_on_gpus, agrees_with_all_rows_on_ref)
             compare(&left, &truth, pass, masks[m]);
             compare(&whole, &truth, pass, masks[m]);
         }
-    close_rig(&left);
-    close_rig(&whole);
-    close_rig(&truth);
+    rig_close(&left);
+    rig_close(&whole);
+    rig_close(&truth);
 }
 
 /* --- recordings --- */
@@ -269,5 +245,5 @@ Test(left_out_on_gpus, recordings_are_replayed_in_any_order)
     device->release(device, queued.numbers);
     device->release(device, queued.losses);
     device->release(device, queued.scalars);
-    close_rig(&queued.rig);
+    rig_close(&queued.rig);
 }

@@ -194,10 +194,8 @@ static void run_poisoned(TinyModel *tiny, float scale)
         .training = true, .batch = program->batch, .sequence_length = program->sequence_length, .seed = 11, .step = 3
     };
     memset(program->activations.base, 0xff, program->activation_bytes);
-    TINY_OK(hs_program_load_inputs(program, &tiny->context, tiny->tokens, tiny->targets, tiny->rows));
-    TINY_OK(hs_program_list_targets(program, &tiny->context, tiny->targets, program->sequence_length,
-                                    &execution.target_rows));
-    *(float *)hs_program_tensor(program, program->scale_buffer, 1).data = scale;
+    TINY_OK(
+        hs_program_load_training(program, &tiny->context, tiny->tokens, tiny->targets, scale, &execution.target_rows));
     for (int a = 0; a < program->action_count; a++) {
         TINY_OK(hs_execute_action(program, &tiny->context, &program->actions[a], &execution));
         memset(alive, 0, program->activation_bytes);
