@@ -13,15 +13,23 @@
 /* Sites of initial weights, apart from those of dropout masks, which count from 1. */
 #define INITIAL_SITE 0x80000000u
 
+/* Some of a parameter's first values, on their way: elements [first, first + count), first a multiple of 4. */
+typedef struct Piece {
+    HsDtype dtype;
+    int64_t first, count;
+    void *values;
+} Piece;
+
+enum { PIECE_NUMBERS = 1 << 20 };
+
 /* U(-bound, bound): element 4i+j from word j of draw i. */
-static void fill_uniform(const HsTensor *tensor, uint64_t seed, uint32_t site, double bound)
+static void fill_uniform(const Piece *piece, uint64_t seed, uint32_t site, double bound)
 {
     HsRng rng = { .seed = seed, .site = site };
-    int64_t count = hs_tensor_count(tensor);
-    for (int64_t first = 0; first < count; first += 4) {
-        HsPhilox bits = hs_rng_draw(&rng, (uint64_t)(first / 4));
-        for (int64_t j = 0; j < 4 && first + j < count; j++)
-            hs_dtype_store(tensor->dtype, tensor->data, first + j,
+    for (int64_t at = 0; at < piece->count; at += 4) {
+        HsPhilox bits = hs_rng_draw(&rng, (uint64_t)((piece->first + at) / 4));
+        for (int64_t j = 0; j < 4 && at + j < piece->count; j++)
+            hs_dtype_store(piece->dtype, piece->values, at + j,
                            bound * (2.0 * (double)hs_rng_uniform(bits.word[j]) - 1.0));
     }
 }
@@ -108,29 +116,27 @@ HsStatus hs_model_commit(HsModel *model, HsContext *context, bool training)
 }
 
 /* Element 4i+j of a parameter comes from word pair j/2 of draw i: four normal numbers a draw. */
-static void fill_normal(const HsTensor *tensor, uint64_t seed, uint32_t site, double deviation)
+static void fill_normal(const Piece *piece, uint64_t seed, uint32_t site, double deviation)
 {
     HsRng rng = { .seed = seed, .site = site };
-    int64_t count = hs_tensor_count(tensor);
-    for (int64_t first = 0; first < count; first += 4) {
-        HsPhilox bits = hs_rng_draw(&rng, (uint64_t)(first / 4));
+    for (int64_t at = 0; at < piece->count; at += 4) {
+        HsPhilox bits = hs_rng_draw(&rng, (uint64_t)((piece->first + at) / 4));
         double normal[4];
         hs_rng_normal(bits.word[0], bits.word[1], normal);
         hs_rng_normal(bits.word[2], bits.word[3], normal + 2);
-        for (int64_t j = 0; j < 4 && first + j < count; j++)
-            hs_dtype_store(tensor->dtype, tensor->data, first + j, deviation * normal[j]);
+        for (int64_t j = 0; j < 4 && at + j < piece->count; j++)
+            hs_dtype_store(piece->dtype, piece->values, at + j, deviation * normal[j]);
     }
 }
 
-static void fill_constant(const HsTensor *tensor, double value)
+static void fill_constant(const Piece *piece, double value)
 {
-    int64_t count = hs_tensor_count(tensor);
-    for (int64_t i = 0; i < count; i++)
-        hs_dtype_store(tensor->dtype, tensor->data, i, value);
+    for (int64_t i = 0; i < piece->count; i++)
+        hs_dtype_store(piece->dtype, piece->values, i, value);
 }
 
 /* The first values of parameter `index`, in the format of its master, whether it has one or not. */
-static void draw_values(const HsModel *model, int index, uint64_t seed, double init_std, const HsTensor *values)
+static void draw_values(const HsModel *model, int index, uint64_t seed, double init_std, const Piece *values)
 {
     const HsParam *param = &model->params[index];
     /* Each branch adds to the stream: 2 a layer, so its variance stays 1 when each is divided by sqrt(2 layers). */
@@ -144,23 +150,31 @@ static void draw_values(const HsModel *model, int index, uint64_t seed, double i
         fill_constant(values, param->start == HS_START_ONE ? 1.0 : 0.0);
 }
 
-static HsStatus send(HsContext *context, const HsTensor *target, const void *values)
+/* Those that the target holds, the first element of which is the parameter's `at`. */
+static HsStatus send(HsContext *context, const HsTensor *target, int64_t at, const Piece *piece)
 {
     HsDevice *device = context->device;
-    HS_TRY(device->copy(device, context->stream, target->data, values, hs_tensor_bytes(target)));
+    const int64_t target_end = at + hs_tensor_count(target), piece_end = piece->first + piece->count;
+    const int64_t first = at > piece->first ? at : piece->first, end = target_end < piece_end ? target_end : piece_end;
+    const size_t bytes = hs_dtype_bytes(piece->dtype);
+    if (first >= end)
+        return HS_OK;
+    HS_TRY(device->copy(device, context->stream, (unsigned char *)target->data + (size_t)(first - at) * bytes,
+                        (const unsigned char *)piece->values + (size_t)(first - piece->first) * bytes,
+                        (size_t)(end - first) * bytes));
     return device->stream_sync(device, context->stream);
 }
 
-/* `values`, as wide as a master, into four bits; their memory is used up. */
-static HsStatus quantize(HsContext *context, const HsParam *param, const HsTensor *values)
+/* All values of the parameter, as wide as a master, into four bits; their memory is used up. */
+static HsStatus quantize(HsContext *context, const HsParam *param, const Piece *values)
 {
-    float *const wide = values->data;
+    float *const wide = values->values;
     int64_t first = 0;
     const bool grows = hs_dtype_bytes(values->dtype) < sizeof *wide; /* in place: what is unread must not be written */
-    const int64_t count_all = values->dtype == HS_F32 ? 0 : hs_tensor_count(values);
+    const int64_t count_all = values->dtype == HS_F32 ? 0 : values->count;
     for (int64_t i = 0; i < count_all; i++) {
         const int64_t at = grows ? count_all - 1 - i : i;
-        wide[at] = (float)hs_dtype_load(values->dtype, values->data, at);
+        wide[at] = (float)hs_dtype_load(values->dtype, values->values, at);
     }
     for (int part = 0; part < hs_param_stored_parts(param); part++) {
         const int64_t count = hs_param_stored_rows(param, part) * param->shape[1];
@@ -175,6 +189,38 @@ static HsDtype wider(HsDtype a, HsDtype b)
     return hs_dtype_bytes(a) > hs_dtype_bytes(b) ? a : b;
 }
 
+/* To the masters and weights that hold them; spans [first, end) are the parameter's. */
+static HsStatus send_piece(const HsModel *model, HsContext *context, const HsParam *param, Piece *piece,
+                           const HsSpan *spans, int first, int end)
+{
+    const HsTensor *weight = &param->stored.values;
+    for (int s = first; s < end; s++)
+        if (hs_tensor_present(&spans[s].master))
+            HS_TRY(send(context, &spans[s].master, spans[s].first, piece));
+    if (param->stored.layout == HS_LAYOUT_NF4)
+        return quantize(context, param, piece);
+    for (int64_t e = 0; weight->dtype != piece->dtype && e < piece->count; e++)
+        hs_dtype_store(weight->dtype, piece->values, e, hs_dtype_load(piece->dtype, piece->values, e));
+    piece->dtype = weight->dtype;
+    if (weight->data || !model->streams)
+        HS_TRY(send(context, weight, 0, piece));
+    for (int s = first; s < end && model->streams; s++)
+        HS_TRY(send(context, &spans[s].weight, spans[s].first, piece));
+    return HS_OK;
+}
+
+static bool is_drawn(const HsParam *param, bool adapters_only)
+{
+    return !adapters_only || param->role == HS_PARAM_ADAPTER;
+}
+
+/* What is quantized is so as a whole. */
+static int64_t piece_numbers(const HsParam *param)
+{
+    const int64_t count = hs_tensor_count(&param->stored.values);
+    return param->stored.layout == HS_LAYOUT_NF4 || count < PIECE_NUMBERS ? count : PIECE_NUMBERS;
+}
+
 /* The first values of some parameters: of all, or of adapters alone. */
 static HsStatus draw(HsModel *model, HsContext *context, uint64_t seed, double init_std, const HsSpan *spans,
                      int span_count, bool adapters_only)
@@ -182,8 +228,7 @@ static HsStatus draw(HsModel *model, HsContext *context, uint64_t seed, double i
     HsStatus status = HS_OK;
     int64_t largest = 0;
     for (int i = 0; i < model->param_count; i++) {
-        const bool drawn = !adapters_only || model->params[i].role == HS_PARAM_ADAPTER;
-        const int64_t count = drawn ? hs_tensor_count(&model->params[i].stored.values) : 0;
+        const int64_t count = is_drawn(&model->params[i], adapters_only) ? piece_numbers(&model->params[i]) : 0;
         largest = count > largest ? count : largest;
     }
     if (largest == 0)
@@ -191,38 +236,23 @@ static HsStatus draw(HsModel *model, HsContext *context, uint64_t seed, double i
     void *staging = malloc((size_t)largest * sizeof(double));
     if (staging == NULL)
         return hs_fail(HS_ENOMEM, "model: no memory for the initial values of %lld numbers", (long long)largest);
-    for (int i = 0, span = 0; i < model->param_count; i++) {
-        const HsTensor *weight = &model->params[i].stored.values;
-        HsTensor values = *weight, rounded = *weight;
-        if (adapters_only && model->params[i].role != HS_PARAM_ADAPTER)
+    for (int i = 0, span = 0; i < model->param_count && status == HS_OK; i++) {
+        const HsParam *param = &model->params[i];
+        const int64_t count = hs_tensor_count(&param->stored.values), most = piece_numbers(param);
+        if (!is_drawn(param, adapters_only))
             continue;
-        values.dtype = wider(model->precision.master, weight->dtype);
-        values.data = rounded.data = staging;
-        draw_values(model, i, seed, init_std, &values);
         while (span < span_count && spans[span].parameter < i)
             span++;
         const int first_span = span;
-        for (; span < span_count && spans[span].parameter == i; span++)
-            if (hs_tensor_present(&spans[span].master))
-                HS_TRY_GOTO(status,
-                            send(context, &spans[span].master,
-                                 (unsigned char *)staging + (size_t)spans[span].first * hs_dtype_bytes(values.dtype)),
-                            done);
-        if (model->params[i].stored.layout == HS_LAYOUT_NF4) {
-            HS_TRY_GOTO(status, quantize(context, &model->params[i], &values), done);
-            continue;
+        while (span < span_count && spans[span].parameter == i)
+            span++;
+        for (int64_t first = 0; first < count && status == HS_OK; first += most) {
+            Piece piece = { wider(model->precision.master, param->stored.values.dtype), first,
+                            count - first < most ? count - first : most, staging };
+            draw_values(model, i, seed, init_std, &piece);
+            status = send_piece(model, context, param, &piece, spans, first_span, span);
         }
-        for (int64_t e = 0; rounded.dtype != values.dtype && e < hs_tensor_count(weight); e++)
-            hs_dtype_store(rounded.dtype, staging, e, hs_dtype_load(values.dtype, staging, e));
-        if (weight->data || !model->streams)
-            HS_TRY_GOTO(status, send(context, weight, staging), done);
-        for (int s = first_span; s < span && model->streams; s++)
-            HS_TRY_GOTO(status,
-                        send(context, &spans[s].weight,
-                             (unsigned char *)staging + (size_t)spans[s].first * hs_dtype_bytes(rounded.dtype)),
-                        done);
     }
-done:
     free(staging);
     return status;
 }
