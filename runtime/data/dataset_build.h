@@ -101,7 +101,7 @@ uint64_t hs_dataset_window_seed(const HsDatasetBuild *building);
 HsStatus hs_dataset_leave_out(HsDatasetBuild *building, HsDatasetApart *apart);
 /* Before training's text is read: takes texts of validation that are to be looked for in it.  errors: the sources' */
 HsStatus hs_dataset_open_needles(HsDatasetBuild *building);
-/* HsEncoding.look. */
+/* HsEncoding.look */
 void hs_dataset_look_for_needles(void *user, int source, const char *text, size_t length);
 void hs_dataset_close_needles(HsDatasetBuild *building);
 /* Of those that were found so far, what they are known by -> found[HS_PART_NEEDLES]; returns how many. */

@@ -341,12 +341,7 @@ static HsStatus run_both_ways(HsProgram *program, HsContext *context, HsExecutio
 HsStatus hs_program_train(HsProgram *program, HsContext *context, const int32_t *tokens, const int32_t *targets,
                           uint64_t seed, uint32_t step, int64_t row_offset, float gradient_scale, double *loss_sum)
 {
-    HsExecution execution = { .training = true,
-                              .batch = program->batch,
-                              .sequence_length = program->sequence_length,
-                              .seed = seed,
-                              .step = step,
-                              .row_offset = row_offset };
+    HsExecution execution = hs_execution_of_training(program, seed, step, row_offset);
     return run_both_ways(program, context, &execution, tokens, targets, gradient_scale, loss_sum, NULL);
 }
 

@@ -130,12 +130,7 @@ HsStatus hs_program_find_nonfinite(HsProgram *program, HsContext *context, const
                                    const int32_t *targets, uint64_t seed, uint32_t step, int64_t row_offset,
                                    float gradient_scale, char *where, size_t where_size)
 {
-    HsExecution execution = { .training = true,
-                              .batch = program->batch,
-                              .sequence_length = program->sequence_length,
-                              .seed = seed,
-                              .step = step,
-                              .row_offset = row_offset };
+    HsExecution execution = hs_execution_of_training(program, seed, step, row_offset);
     Hunt hunt = { .program = program, .context = context, .where = where, .where_size = where_size };
     snprintf(where, where_size, "%s", "");
     HS_TRY(hs_program_clear_gradients(program, context));

@@ -175,12 +175,7 @@ HsStatus hs_program_gradient_histograms(HsProgram *program, HsContext *context, 
 {
     assert(program->training);
     const HsModel *model = program->model;
-    HsExecution execution = { .training = true,
-                              .batch = program->batch,
-                              .sequence_length = program->sequence_length,
-                              .seed = seed,
-                              .step = step,
-                              .row_offset = row_offset };
+    HsExecution execution = hs_execution_of_training(program, seed, step, row_offset);
     size_t steps = (size_t)model->node_count, slots = (size_t)model->slot_count, params = (size_t)model->param_count;
     *survey = (HsSurvey){ .activation_format = HS_F32 };
     int *tables = malloc((steps + slots + params) * sizeof *tables);

@@ -38,6 +38,18 @@ typedef struct HsExecution {
     HsTargetRows target_rows;            /* all 0: the head runs on all rows */
 } HsExecution;
 
+/* Forward and backward of a whole micro-batch. */
+static inline HsExecution hs_execution_of_training(const HsProgram *program, uint64_t seed, uint32_t step,
+                                                   int64_t row_offset)
+{
+    return (HsExecution){ .training = true,
+                          .batch = program->batch,
+                          .sequence_length = program->sequence_length,
+                          .seed = seed,
+                          .step = step,
+                          .row_offset = row_offset };
+}
+
 /* Called after each action that ran, by its index.  *enough: the walk ends here, without an error. */
 typedef HsStatus (*HsAfterAction)(void *user, int action, bool *enough);
 /* Every action in turn, in the program's scratch.  Between two of them context->stop_asked is asked.

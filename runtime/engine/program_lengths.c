@@ -9,8 +9,8 @@
  * A length is a multiple of a sixteenth of T, so that there are few: an operation's scratch need not grow with them, and
  * that of each is planned.  Sums over rows leave exact zeros out; kernels may add the others up in another order.
  *
- * Only where the host reads the device's memory: a GPU's steps are recorded once and replayed, with lengths that the host
- * fixed.  Not where masks are drawn, as a mask's element depends on T (HsModel.pads).
+ * Only where the host reads the device's memory: a GPU's recorded steps have lengths that the host fixed.  Not where masks
+ * are drawn, as a mask's element depends on T (HsModel.pads).
  */
 #include <string.h>
 
