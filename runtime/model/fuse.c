@@ -5,22 +5,33 @@
  */
 #include "runtime/model/fuse.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 /* Of a linear layer. */
 enum { BIAS = 1 };
 
-/* Out of the table: no slot is this node's. */
-static void remove_node(HsModel *model, int gone)
+/* Nodes without a layer, which are no slot's producer, out of the table: once a pattern, as it takes time to move nodes. */
+static HsStatus close_gaps(HsModel *model)
 {
-    memmove(&model->nodes[gone], &model->nodes[gone + 1],
-            (size_t)(model->node_count - gone - 1) * sizeof *model->nodes);
-    model->node_count--;
-    if (model->loss_node > gone)
-        model->loss_node--;
+    int *moved = malloc((size_t)model->node_count * sizeof *moved), count = 0;
+    if (!moved)
+        return hs_fail(HS_ENOMEM, "model: no memory to join %d nodes", model->node_count);
+    for (int n = 0; n < model->node_count; n++) {
+        moved[n] = count;
+        if (!model->nodes[n].layer)
+            continue;
+        if (count < n)
+            model->nodes[count] = model->nodes[n];
+        count++;
+    }
     for (int slot = 0; slot < model->slot_count; slot++)
-        if (model->slots[slot].producer > gone)
-            model->slots[slot].producer--;
+        if (model->slots[slot].producer != HS_NONE)
+            model->slots[slot].producer = moved[model->slots[slot].producer];
+    model->loss_node = moved[model->loss_node];
+    model->node_count = count;
+    free(moved);
+    return HS_OK;
 }
 
 /* branch, residual -> sum with dropout -> norm: the norm makes the sum that it reads, and of the sum's gradient, which is
@@ -31,7 +42,7 @@ static HsStatus fuse_dropout_norm(HsBuilder *builder, int n)
     if (n == 0 || model->nodes[n].layer != &hs_layer_norm)
         return HS_OK;
     HsNode *norm = &model->nodes[n];
-    const HsNode *sum = &model->nodes[n - 1];
+    HsNode *sum = &model->nodes[n - 1];
     if (sum->layer != &hs_layer_dropout_residual || norm->inputs[0] != sum->outputs[0])
         return HS_OK;
     norm->layer = &hs_layer_dropout_norm;
@@ -41,7 +52,7 @@ static HsStatus fuse_dropout_norm(HsBuilder *builder, int n)
     norm->attributes.dropout = sum->attributes.dropout;
     norm->attributes.site = sum->attributes.site;
     model->slots[norm->outputs[0]].producer = n;
-    remove_node(model, n - 1);
+    sum->layer = NULL;
     return HS_OK;
 }
 
@@ -77,8 +88,10 @@ static HsStatus (*const patterns[])(HsBuilder *builder, int n) = { fuse_dropout_
 
 HsStatus hs_model_fuse(HsBuilder *builder)
 {
-    for (size_t i = 0; i < sizeof patterns / sizeof patterns[0]; i++)
+    for (size_t i = 0; i < sizeof patterns / sizeof patterns[0]; i++) {
         for (int n = 0; n < builder->model->node_count; n++)
             HS_TRY(patterns[i](builder, n));
+        HS_TRY(close_gaps(builder->model));
+    }
     return HS_OK;
 }
