@@ -6,7 +6,8 @@
  * are exact in f32 in whatever order, so that all kernels have to give the same bits: the sums S[M,N] once rounded.  S
  * comes from one kernel of mma.sync and is checked against the operands, S r = A (B r) for vectors r (Freivalds 1977,
  * "Probabilistic machines can use less running time"); every other result is then computed on the host, element by
- * element.  Only GELU and its derivative are not exact: those may be off by the bounds of runtime/selftest/bounds.h.
+ * element.  Only activations and their derivatives are not exact: those may be off by the bounds of
+ * runtime/selftest/bounds.h.
  */
 #ifndef HS_BENCH_AGREEMENT_PRODUCTS_H
 #define HS_BENCH_AGREEMENT_PRODUCTS_H
@@ -32,36 +33,43 @@ typedef struct ProductCase {
     const char *name;
     int pass;
     HsDtype out, other; /* c; residual or pre */
-    unsigned options;   /* HS_CASE_... */
+    HsEpilogue epilogue;
+    unsigned options; /* HS_CASE_... */
     bool odd;
 } ProductCase;
 
-#define BOTH_16(name, pass, options)                  \
-    { name, pass, HS_BF16, HS_BF16, options, false }, \
-    {                                                 \
-        name, pass, HS_F32, HS_F32, options, false    \
+#define BOTH_16(name, pass, epilogue, options)                  \
+    { name, pass, HS_BF16, HS_BF16, epilogue, options, false }, \
+    {                                                           \
+        name, pass, HS_F32, HS_F32, epilogue, options, false    \
     }
 static const ProductCase product_cases[] = {
-    BOTH_16("plain", AGREEMENT_FORWARD, 0),
-    { "plain, rows of odd length", AGREEMENT_FORWARD, HS_BF16, HS_BF16, 0, true },
-    BOTH_16("bias", AGREEMENT_FORWARD, HS_CASE_BIAS),
-    { "GELU, bias", AGREEMENT_FORWARD, HS_BF16, HS_BF16, HS_CASE_GELU | HS_CASE_BIAS, false },
-    { "GELU, bias, pre", AGREEMENT_FORWARD, HS_BF16, HS_BF16, HS_CASE_GELU | HS_CASE_BIAS | HS_CASE_PRE, false },
-    { "GELU, bias, pre in f32", AGREEMENT_FORWARD, HS_BF16, HS_F32, HS_CASE_GELU | HS_CASE_BIAS | HS_CASE_PRE, false },
-    BOTH_16("residual, bias", AGREEMENT_FORWARD, HS_CASE_RESIDUAL | HS_CASE_BIAS),
-    { "residual in f32", AGREEMENT_FORWARD, HS_BF16, HS_F32, HS_CASE_RESIDUAL, false },
-    { "residual in f32, rows of odd length", AGREEMENT_FORWARD, HS_BF16, HS_F32, HS_CASE_RESIDUAL, true },
-    { "added, rows of odd length", AGREEMENT_FORWARD, HS_BF16, HS_BF16, HS_CASE_ACCUMULATE, true },
-    { "GELU's derivative, rows of odd length", AGREEMENT_FORWARD, HS_BF16, HS_BF16, HS_CASE_GELU_BACKWARD | HS_CASE_PRE,
+    BOTH_16("plain", AGREEMENT_FORWARD, HS_EPILOGUE_NONE, 0),
+    { "plain, rows of odd length", AGREEMENT_FORWARD, HS_BF16, HS_BF16, HS_EPILOGUE_NONE, 0, true },
+    BOTH_16("bias", AGREEMENT_FORWARD, HS_EPILOGUE_NONE, HS_CASE_BIAS),
+    { "GELU, bias", AGREEMENT_FORWARD, HS_BF16, HS_BF16, HS_EPILOGUE_GELU, HS_CASE_BIAS, false },
+    { "GELU, bias, pre", AGREEMENT_FORWARD, HS_BF16, HS_BF16, HS_EPILOGUE_GELU, HS_CASE_BIAS | HS_CASE_PRE, false },
+    { "GELU, bias, pre in f32", AGREEMENT_FORWARD, HS_BF16, HS_F32, HS_EPILOGUE_GELU, HS_CASE_BIAS | HS_CASE_PRE,
+      false },
+    { "squared ReLU, pre", AGREEMENT_FORWARD, HS_BF16, HS_BF16, HS_EPILOGUE_RELU2, HS_CASE_PRE, false },
+    BOTH_16("residual, bias", AGREEMENT_FORWARD, HS_EPILOGUE_NONE, HS_CASE_RESIDUAL | HS_CASE_BIAS),
+    { "residual in f32", AGREEMENT_FORWARD, HS_BF16, HS_F32, HS_EPILOGUE_NONE, HS_CASE_RESIDUAL, false },
+    { "residual in f32, rows of odd length", AGREEMENT_FORWARD, HS_BF16, HS_F32, HS_EPILOGUE_NONE, HS_CASE_RESIDUAL,
       true },
-    { "residual in place", AGREEMENT_FORWARD, HS_F32, HS_F32, HS_CASE_RESIDUAL | HS_CASE_IN_PLACE, false },
-    BOTH_16("plain", AGREEMENT_DGRAD, 0),
-    { "GELU's derivative", AGREEMENT_DGRAD, HS_BF16, HS_BF16, HS_CASE_GELU_BACKWARD | HS_CASE_PRE, false },
-    BOTH_16("GELU's derivative, added", AGREEMENT_DGRAD, HS_CASE_GELU_BACKWARD | HS_CASE_PRE | HS_CASE_ACCUMULATE),
-    BOTH_16("added", AGREEMENT_DGRAD, HS_CASE_ACCUMULATE),
-    { "residual in f32, added", AGREEMENT_DGRAD, HS_BF16, HS_F32, HS_CASE_RESIDUAL | HS_CASE_ACCUMULATE, false },
-    { "plain", AGREEMENT_WGRAD, HS_F32, HS_F32, 0, false },
-    BOTH_16("added", AGREEMENT_WGRAD, HS_CASE_ACCUMULATE),
+    { "added, rows of odd length", AGREEMENT_FORWARD, HS_BF16, HS_BF16, HS_EPILOGUE_NONE, HS_CASE_ACCUMULATE, true },
+    { "GELU's derivative, rows of odd length", AGREEMENT_FORWARD, HS_BF16, HS_BF16, HS_EPILOGUE_GELU_BACKWARD,
+      HS_CASE_PRE, true },
+    { "residual in place", AGREEMENT_FORWARD, HS_F32, HS_F32, HS_EPILOGUE_NONE, HS_CASE_RESIDUAL | HS_CASE_IN_PLACE,
+      false },
+    BOTH_16("plain", AGREEMENT_DGRAD, HS_EPILOGUE_NONE, 0),
+    { "GELU's derivative", AGREEMENT_DGRAD, HS_BF16, HS_BF16, HS_EPILOGUE_GELU_BACKWARD, HS_CASE_PRE, false },
+    BOTH_16("GELU's derivative, added", AGREEMENT_DGRAD, HS_EPILOGUE_GELU_BACKWARD, HS_CASE_PRE | HS_CASE_ACCUMULATE),
+    { "squared ReLU's derivative", AGREEMENT_DGRAD, HS_BF16, HS_BF16, HS_EPILOGUE_RELU2_BACKWARD, HS_CASE_PRE, false },
+    BOTH_16("added", AGREEMENT_DGRAD, HS_EPILOGUE_NONE, HS_CASE_ACCUMULATE),
+    { "residual in f32, added", AGREEMENT_DGRAD, HS_BF16, HS_F32, HS_EPILOGUE_NONE,
+      HS_CASE_RESIDUAL | HS_CASE_ACCUMULATE, false },
+    { "plain", AGREEMENT_WGRAD, HS_F32, HS_F32, HS_EPILOGUE_NONE, 0, false },
+    BOTH_16("added", AGREEMENT_WGRAD, HS_EPILOGUE_NONE, HS_CASE_ACCUMULATE),
 };
 #undef BOTH_16
 enum { PRODUCT_CASES = sizeof product_cases / sizeof *product_cases };
@@ -254,13 +262,16 @@ static inline void agreement_expect(const ProductCase *config, const AgreementPa
     double value = (double)pass->sums[row * pass->n + column], error = 0.0;
     if (agreement_has(config, HS_CASE_BIAS))
         value += (double)made->bias.values[column];
-    if (agreement_has(config, HS_CASE_GELU)) {
-        made->pre[i] = agreement_has(config, HS_CASE_PRE) ? agreement_rounded(config->other, value) : value;
-        error = hs_bound_gelu(made->pre[i], 0.0);
-        value = agreement_gelu(made->pre[i]);
-    } else if (agreement_has(config, HS_CASE_GELU_BACKWARD)) {
-        const double pre = (double)made->other.values[i], slope = agreement_gelu_derivative(pre);
-        error = fabs(value) * (hs_bound_gelu_derivative(pre) + hs_gamma(1) * fabs(slope));
+    const bool squares = hs_epilogue_activation(config->epilogue) == HS_ACTIVATION_RELU2;
+    if (hs_epilogue_activates(config->epilogue)) {
+        const double x = agreement_has(config, HS_CASE_PRE) ? agreement_rounded(config->other, value) : value;
+        made->pre[i] = x;
+        error = squares ? hs_bound_relu2(x, 0.0) : hs_bound_gelu(x, 0.0);
+        value = squares ? fmax(x, 0.0) * fmax(x, 0.0) : agreement_gelu(x);
+    } else if (hs_epilogue_differentiates(config->epilogue)) {
+        const double pre = (double)made->other.values[i];
+        const double slope = squares ? 2.0 * fmax(pre, 0.0) : agreement_gelu_derivative(pre);
+        error = fabs(value) * ((squares ? 0.0 : hs_bound_gelu_derivative(pre)) + hs_gamma(1) * fabs(slope));
         value *= slope;
     }
     if (agreement_has(config, HS_CASE_RESIDUAL))
@@ -335,7 +346,7 @@ static inline HsStatus agreement_run(Bench *bench, const ProductCase *config, co
 {
     HsMatmulArgs args = agreement_args(pass);
     HsDevice *device = &bench->device;
-    const bool writes_pre = agreement_has(config, HS_CASE_GELU) && agreement_has(config, HS_CASE_PRE);
+    const bool writes_pre = hs_epilogue_activates(config->epilogue) && agreement_has(config, HS_CASE_PRE);
     const bool in_place = agreement_has(config, HS_CASE_IN_PLACE);
     const bool reads_c = in_place || agreement_has(config, HS_CASE_ACCUMULATE);
     const int64_t count = pass->m * made->columns;
@@ -349,10 +360,7 @@ static inline HsStatus agreement_run(Bench *bench, const ProductCase *config, co
         args.residual = in_place ? args.c : made->other.tensor;
     if (agreement_has(config, HS_CASE_PRE))
         args.pre = made->other.tensor;
-    if (agreement_has(config, HS_CASE_GELU))
-        args.epilogue = HS_EPILOGUE_GELU;
-    if (agreement_has(config, HS_CASE_GELU_BACKWARD))
-        args.epilogue = HS_EPILOGUE_GELU_BACKWARD;
+    args.epilogue = config->epilogue;
     void *const words = malloc((size_t)count * sizeof(float));
     HsStatus status = words ? agreement_reset(bench, &args.c, reads_c ? made->c.values : NULL, words)
                             : hs_fail(HS_ENOMEM, "%" PRId64 " numbers", count);
@@ -377,7 +385,7 @@ enum { AGREEMENT_WHOLE, AGREEMENT_SLICES, AGREEMENT_JOINT, AGREEMENT_WAYS };
 
 static inline bool agreement_joint(const ProductCase *config, const ProductKernel *kernel)
 {
-    return kernel->hopper && config->out == HS_F32 && !config->odd &&
+    return kernel->hopper && config->out == HS_F32 && !config->odd && config->epilogue == HS_EPILOGUE_NONE &&
            (config->options & ~(unsigned)HS_CASE_ACCUMULATE) == 0;
 }
 
@@ -432,7 +440,8 @@ static inline HsStatus agreement_size(Bench *bench, const ProductSize *size, HsD
         HsStatus status = HS_OK;
         for (int i = 0; status == HS_OK && i < PRODUCT_CASES; i++) {
             ProductCase config = product_cases[i];
-            if (config.pass != number || (dtype != HS_BF16 && config.options != 0) ||
+            const bool plain = config.options == 0 && config.epilogue == HS_EPILOGUE_NONE;
+            if (config.pass != number || (dtype != HS_BF16 && !plain) ||
                 (epilogue && strcmp(epilogue, config.name) != 0))
                 continue;
             if (!pass.sums)

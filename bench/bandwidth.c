@@ -169,8 +169,8 @@ static HsStatus bench_all(Bench *bench, const Sizes *s, const Operands *o, const
                                                .dx = o->dx,
                                                .dweight = o->dweight,
                                                .dbias = o->dbias };
-    const HsUnaryArgs swiglu = { o->gate_up, o->hidden };
-    const HsUnaryBackwardArgs swiglu_backward = { o->dhidden, o->gate_up, o->dgate_up };
+    const HsUnaryArgs swiglu = { HS_ACTIVATION_SILU, o->gate_up, o->hidden };
+    const HsUnaryBackwardArgs swiglu_backward = { HS_ACTIVATION_SILU, o->dhidden, o->gate_up, o->dgate_up };
     const HsRopeArgs rope = { .heads = heads, .rule.theta = 1e4, .x = o->qkv, .y = o->qkv };
     const HsDropoutArgs dropout = {
         .probability = 0.1f, .rng = { .seed = 1 }, .x = o->x, .residual = o->dx, .y = o->y
@@ -180,9 +180,10 @@ static HsStatus bench_all(Bench *bench, const Sizes *s, const Operands *o, const
                                         .token_table = o->table,
                                         .position_table = o->positions,
                                         .sequence_length = s->length,
+                                        .factor = 1.0f,
                                         .y = o->y };
     const HsEmbeddingBackwardArgs embedding_backward = {
-        .tokens = o->tokens, .dy = o->dy, .sequence_length = s->length, .dtoken_table = o->dtable
+        .tokens = o->tokens, .dy = o->dy, .sequence_length = s->length, .factor = 1.0f, .dtoken_table = o->dtable
     };
     const HsCrossEntropyArgs cross_entropy = { .logits = o->logits,
                                                .targets = o->targets,

@@ -179,7 +179,7 @@ static HsStatus forward(Training *t, HsContext *context)
 {
     const Parameter *p = t->p;
     DO(embedding_forward, HsEmbeddingArgs, .tokens = t->tokens, .token_table = p[WTE].weight,
-       .position_table = p[WPE].weight, .sequence_length = LENGTH, .y = t->x0);
+       .position_table = p[WPE].weight, .sequence_length = LENGTH, .factor = 1, .y = t->x0);
 
     HS_TRY(norm(context, t->x0, p[LN_1].weight, &t->norm_1));
     DO(matmul, HsMatmulArgs, .a.values = t->norm_1.y, .b.values = p[QKV].weight, .transpose_b = true, .alpha = 1,
@@ -255,7 +255,7 @@ static HsStatus backward(Training *t, HsContext *context)
     HS_TRY(norm_backward(t, context, t->x0, LN_1, &t->norm_1, true));
 
     DO(embedding_backward, HsEmbeddingBackwardArgs, .tokens = t->tokens, .dy = t->dx, .sequence_length = LENGTH,
-       .dtoken_table = p[WTE].gradient, .dposition_table = p[WPE].gradient);
+       .factor = 1, .dtoken_table = p[WTE].gradient, .dposition_table = p[WPE].gradient);
     return HS_OK;
 }
 

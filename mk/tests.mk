@@ -212,6 +212,10 @@ TRANSFORMERS_PYTHON = python3
 test-round-trips: $(BUILD)/trainer $(BUILD)/tests/tokenize $(BUILD)/tests/huggingface/logits ## exports read by transformers, PEFT and llama.cpp, where TRANSFORMERS_PYTHON has them
 	@RUST_BACKTRACE=0 $(TRANSFORMERS_PYTHON) tests/huggingface/round_trips/compare_exports.py $(BUILD) $(BUILD)/round_trips
 
+.PHONY: test-widths
+test-widths: $(BUILD)/trainer $(BUILD)/tests/huggingface/logits ## two layers of published widths against transformers, where TRANSFORMERS_PYTHON has it
+	@$(TRANSFORMERS_PYTHON) tests/huggingface/widths.py $(BUILD) $(BUILD)/widths
+
 # A seed a day; one folder takes a tenth of a second.
 FOLDERS      = 5000
 FOLDERS_SEED = $(shell date +%j)
@@ -236,7 +240,7 @@ test-deb: ## the Debian packages of what is committed, tried on a bare system: i
 	tests/deb.sh $(DEB)
 
 # What takes too long for every change.
-NIGHTLY = test-whole asan ubsan analyze clang-build test-layouts test-tokenizers test-round-trips test-folders test-gpu-script test-agreement test-schedules test-planted test-equal test-deb faults fuzz
+NIGHTLY = test-whole asan ubsan analyze clang-build test-layouts test-tokenizers test-round-trips test-widths test-folders test-gpu-script test-agreement test-schedules test-planted test-equal test-deb faults fuzz
 .PHONY: nightly
 nightly: packages-check ## the long campaigns, one after another (hours); NIGHTLY='faults fuzz' chooses
 	+@failed=; for part in $(NIGHTLY); do echo "== $$part"; $(MAKE) $(JOBS) $$part || failed="$$failed $$part"; done; \

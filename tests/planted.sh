@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
-# planted.sh [PATTERN]: mistakes put into the Hopper kernels themselves, one at a time, each of which the emulator has to find by
+# planted.sh [PATTERN]: mistakes put into the kernels themselves, Hopper's most of all, one at a time, each of which the emulator has to find by
 # wrong results, a report, or a wait without end.  tests/emu plants the same kinds into small kernels in every test run;
 # this asks whether the real ones are covered.  With PATTERN, only those with a name that matches it (a regular
 # expression).  About 25 minutes: `make test-planted`, which passes the tools and PLANTED as the pattern.
@@ -167,6 +167,32 @@ for unit in attention_backward_query.cu attention_backward_key_value.cu; do
 done
 card=227
 
+# What later models ask of attention and of the stream.
+op=attention_forward
+plant 'rule: a window of one key more, forward' attention_forward.cu attention.cuh \
+    'inside - attention.window + 1' 'inside - attention.window'
+plant 'rule: a sink counts twice where it is the largest' attention_forward.cu attention.cuh 'maximum = larger;' ''
+plant 'rule: the values of a row do not shrink for a sink' attention_forward_exact.cu attention_forward_exact.cu \
+    'attention.dropout.factor * shrink / sum' 'attention.dropout.factor / sum'
+op=attention_backward
+plant 'rule: a window of one key more, backward' attention_backward_key_value.cu attention.cuh \
+    'inside - attention.window + 1' 'inside - attention.window'
+plant 'rule: dq of capped scores without the slope' attention_backward_query.cu attention_backward_query.cu \
+    'probability[m][n][i] *= cap_slope_of_probability' '(void)cap_slope_of_probability'
+plant 'rule: dk of capped scores without the slope' attention_backward_key_value.cu attention_backward_key_value.cu \
+    'gradient[m][n][i] *= cap_slope_of_probability' '(void)cap_slope_of_probability'
+op=cross_entropy
+plant 'loss: the cap is left out of the gradient' cross_entropy.cu logit_cap.cuh '4.0f * e * share * share }' '1.0f }'
+op=sink_backward
+plant 'sinks: the last rows are left out' attention_sinks.cu attention_sinks.cu \
+    'call.rows - first < ROWS_A_BLOCK ? call.rows : first + ROWS_A_BLOCK' 'first + ROWS_A_BLOCK / 2'
+
+op=smear_forward
+plant 'smear: the token before a document is mixed in' streams.cu streams.cu \
+    'return (uint32_t)row % length == (starts ? (uint32_t)starts[row] : 0u);' 'return (uint32_t)row % length == 0;'
+op=gate_backward
+plant 'gates: the slope of a gate at its half' gates.cu gates.cu '(1.0f - gate * task.inverse_factor)' '0.5f'
+
 op=tiles unit=matmul_hopper.cu header=matmul_hopper.cuh
 plant 'product: a stage is read before it is full' $unit $header \
     $'ptx::mbarrier_wait(ring.full(place.stage), place.parity);\n            Multiply::issue' 'Multiply::issue'
@@ -199,8 +225,8 @@ plant 'epilogue: every second column of the bias' $unit matmul_hopper_epilogue.c
     'bias.pairs[i / 4].value[0]'
 plant 'epilogue: the bias of the part before' $unit matmul_hopper_epilogue.cuh \
     'bias.load(matmul, place.column + HopperStaging::columns);' 'bias.load(matmul, place.column);'
-plant 'epilogue: GELU of what is not stored' $unit matmul_hopper_epilogue.cuh 'gelu(as_stored(matmul.pre, values[i]))' \
-    'gelu(values[i])'
+plant 'epilogue: GELU of what is not stored' $unit matmul_hopper_epilogue.cuh 'activate<f>(as_stored(pre, values[i]))' \
+    'activate<f>(values[i])'
 plant 'epilogue: pre is not stored' $unit matmul_hopper_epilogue.cuh \
     'store_part(staging, &output.pre, matmul.pre.dtype, values, false, place);' '(void)0;'
 plant 'epilogue: sums are stored, not added' $unit matmul_hopper_epilogue.cuh 'matmul.accumulate || staging.adds()' \
@@ -216,7 +242,7 @@ plant 'epilogue, direct: one part everywhere' $unit matmul_hopper_epilogue.cuh \
 plant 'epilogue, direct: residual in the format of c' $unit matmul_epilogue.cuh \
     'added == 0 ? output.residual.dtype : output.c.dtype' 'output.c.dtype'
 plant 'epilogue, direct: nothing is added in 16 bits' $unit matmul_epilogue.cuh 'added < 2;' 'added < 1;'
-plant 'epilogue, direct: GELU for its derivative' $unit matmul_epilogue.cuh 'gelu_derivative(others[g][i])' 'gelu(others[g][i])'
+plant 'epilogue, direct: GELU for its derivative' $unit matmul_epilogue.cuh 'slope_of<f>(pre[g][i])' 'activate<f>(pre[g][i])'
 plant 'epilogue, direct: rows of odd length' $unit matmul_epilogue.cuh \
     'MatmulPlace{ first_row + row, 1, first_column + column }' 'MatmulPlace{ first_row + row, 0, first_column + column }'
 plant 'epilogue, slices: rows of odd length' $unit matmul_hopper_epilogue.cuh \

@@ -12,9 +12,7 @@ static HsStatus check_rule(const char *op, const HsScoreRule *rule)
 {
     if (!(rule->scale > 0.0f) || !isfinite(rule->scale))
         return hs_fail(HS_EINVAL, "%s: the scale is %g; it must be positive and finite", op, (double)rule->scale);
-    if (!(rule->cap >= 0.0f) || !isfinite(rule->cap))
-        return hs_fail(HS_EINVAL, "%s: the cap is %g; it must be positive and finite, or 0 for none", op,
-                       (double)rule->cap);
+    HS_TRY(hs_rule_cap(op, "the cap", rule->cap));
     if (rule->window < 0)
         return hs_fail(HS_EINVAL, "%s: the window is %" PRId64 "; it must be positive, or 0 for none", op,
                        rule->window);
@@ -35,6 +33,11 @@ HsStatus hs_check_attention_backward(const HsAttentionBackwardArgs *args)
     HS_TRY(hs_rule_probability(op, args->dropout));
     HS_TRY(check_rule(op, &args->rule));
     return hs_check_operands(op, &hs_operands.attention_backward, args);
+}
+
+HsStatus hs_check_sink_backward(const HsSinkBackwardArgs *args)
+{
+    return hs_check_operands("sink_backward", &hs_operands.sink_backward, args);
 }
 
 HsStatus hs_check_attention_cached(const HsAttentionCachedArgs *args)

@@ -39,6 +39,8 @@ HsStatus hs_rule_heads(const char *op, const HsHeads *heads);
 HsStatus hs_rule_parameter(const char *op, const HsTensor *master, const HsTensor *weight);
 /* Probability in [0, 1). */
 HsStatus hs_rule_probability(const char *op, float probability);
+/* A cap of scores or logits, or 0; name: "the cap". */
+HsStatus hs_rule_cap(const char *op, const char *name, float cap);
 
 /* For messages. */
 extern const char *const hs_scale_names[HS_SCALE_GRANULARITIES];

@@ -5,6 +5,7 @@
 #include "kernels/checks/checks.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 
 enum { TEXT_BYTES = 128 };
@@ -122,4 +123,11 @@ HsStatus hs_rule_probability(const char *op, float probability)
     if (probability >= 0.0f && probability < 1.0f)
         return HS_OK;
     return hs_fail(HS_EINVAL, "%s: dropout probability must be in [0, 1) (got %g)", op, (double)probability);
+}
+
+HsStatus hs_rule_cap(const char *op, const char *name, float cap)
+{
+    if (cap >= 0.0f && isfinite(cap))
+        return HS_OK;
+    return hs_fail(HS_EINVAL, "%s: %s is %g; it must be positive and finite, or 0 for none", op, name, (double)cap);
 }

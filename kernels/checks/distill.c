@@ -23,12 +23,14 @@ static HsStatus check_own_gradient(const char *op, const HsTensor *logits, const
 HsStatus hs_check_top_logits(const HsTopLogitsArgs *args)
 {
     HS_TRY(hs_check_operands("top_logits", &hs_operands.top_logits, args));
+    HS_TRY(hs_rule_cap("top_logits", "the cap", args->cap));
     return check_kept("top_logits", &args->logits, &args->index);
 }
 
 HsStatus hs_check_match_logits(const HsMatchLogitsArgs *args)
 {
     HS_TRY(hs_check_operands("match_logits", &hs_operands.match_logits, args));
+    HS_TRY(hs_rule_cap("match_logits", "the cap", args->cap));
     HS_TRY(check_kept("match_logits", &args->logits, &args->index));
     return check_own_gradient("match_logits", &args->logits, &args->dlogits);
 }
@@ -36,6 +38,8 @@ HsStatus hs_check_match_logits(const HsMatchLogitsArgs *args)
 HsStatus hs_check_distill(const HsDistillArgs *args)
 {
     HS_TRY(hs_check_operands("distill", &hs_operands.distill, args));
+    HS_TRY(hs_rule_cap("distill", "the cap", args->cap));
+    HS_TRY(hs_rule_cap("distill", "the teacher's cap", args->teacher_cap));
     const HsTeaching *const rules[] = { &args->fresh, &args->again };
     for (int i = 0; i < 2; i++)
         if (rules[i]->weight != 0.0f && !(rules[i]->temperature > 0.0f))

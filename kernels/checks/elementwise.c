@@ -1,8 +1,27 @@
 /* SPDX-License-Identifier: MIT
  *
- * Rules of dropout and of conversions beyond their operands' rows.
+ * Rules of gates, dropout and conversions beyond their operands' rows.
  */
 #include "kernels/checks/checks.h"
+
+static HsStatus check_gate(const char *op, HsActivation gate)
+{
+    if (gate == HS_ACTIVATION_SILU || gate == HS_ACTIVATION_GELU)
+        return HS_OK;
+    return hs_fail(HS_EINVAL, "%s: the gate's function is silu or gelu (got %d)", op, (int)gate);
+}
+
+HsStatus hs_check_swiglu_forward(const HsUnaryArgs *args)
+{
+    HS_TRY(check_gate("swiglu_forward", args->gate));
+    return hs_check_operands("swiglu_forward", &hs_operands.swiglu_forward, args);
+}
+
+HsStatus hs_check_swiglu_backward(const HsUnaryBackwardArgs *args)
+{
+    HS_TRY(check_gate("swiglu_backward", args->gate));
+    return hs_check_operands("swiglu_backward", &hs_operands.swiglu_backward, args);
+}
 
 HsStatus hs_check_dropout_forward(const HsDropoutArgs *args)
 {

@@ -35,9 +35,10 @@ static HsStatus check_nf4(const HsMatmulArgs *args)
     return HS_OK;
 }
 
-static bool is_swiglu(HsEpilogue epilogue)
+/* Of an epilogue that reshapes c. */
+static const char *name_of(HsEpilogue epilogue)
 {
-    return epilogue == HS_EPILOGUE_SWIGLU || epilogue == HS_EPILOGUE_SWIGLU_BACKWARD;
+    return hs_epilogue_activation(epilogue) == HS_ACTIVATION_SILU ? "SwiGLU" : "GEGLU";
 }
 
 static HsStatus check_row_sums(const HsMatmulArgs *args)
@@ -46,8 +47,8 @@ static HsStatus check_row_sums(const HsMatmulArgs *args)
         return HS_OK;
     if (!args->transpose_a)
         return hs_fail(HS_EINVAL, "matmul: row_sums are those of a transposed a, as a weight's gradient has it");
-    if (is_swiglu(args->epilogue))
-        return hs_fail(HS_EINVAL, "matmul: row_sums are not taken with SwiGLU");
+    if (hs_epilogue_reshapes(args->epilogue))
+        return hs_fail(HS_EINVAL, "matmul: row_sums are not taken with %s", name_of(args->epilogue));
     return HS_OK;
 }
 
@@ -91,16 +92,16 @@ HsStatus hs_check_matmul(const HsMatmulArgs *args)
     if (args->alpha == 0.0f || !isfinite(args->alpha))
         return hs_fail(HS_EINVAL, "matmul: alpha must be finite and not 0 (got %g); 1 is the plain product",
                        (double)args->alpha);
-    if (is_swiglu(args->epilogue) && (hs_tensor_present(&args->residual) || args->accumulate))
-        return hs_fail(HS_EINVAL, "matmul: nothing is added behind SwiGLU");
+    if (hs_epilogue_reshapes(args->epilogue) && (hs_tensor_present(&args->residual) || args->accumulate))
+        return hs_fail(HS_EINVAL, "matmul: nothing is added behind %s", name_of(args->epilogue));
     if (args->accumulate && args->c.amax)
         return hs_fail(HS_EINVAL, "matmul: the largest magnitude is found of a c that is written, not of one that "
                                   "accumulates");
     HS_TRY(hs_check_operands("matmul", &hs_operands.matmul, args));
     const int64_t k = args->a.values.shape[args->transpose_a ? 0 : 1],
                   n = args->b.values.shape[args->transpose_b ? 0 : 1];
-    if (args->epilogue == HS_EPILOGUE_SWIGLU && n % 2 != 0)
-        return hs_fail(HS_ESHAPE, "matmul: SwiGLU halves its columns, which are %" PRId64, n);
+    if (hs_epilogue_gates(args->epilogue) && n % 2 != 0)
+        return hs_fail(HS_ESHAPE, "matmul: %s halves its columns, which are %" PRId64, name_of(args->epilogue), n);
     if (args->epilogue == HS_EPILOGUE_NONE && hs_tensor_present(&args->pre))
         return hs_fail(HS_EINVAL, "matmul: pre is given, but no epilogue uses it");
     HS_TRY(check_nf4(args));
@@ -169,9 +170,18 @@ HsStatus hs_check_document_starts(const HsDocumentStartsArgs *args)
     return check_positions("document_starts", "", args->tokens.shape[0], args->sequence_length, 0, &(HsTensor){ 0 });
 }
 
+static HsStatus check_factor(const char *op, float factor)
+{
+    if (factor == 0.0f || !isfinite(factor))
+        return hs_fail(HS_EINVAL, "%s: factor must be finite and not 0 (got %g); 1 is the plain lookup", op,
+                       (double)factor);
+    return HS_OK;
+}
+
 HsStatus hs_check_embedding_forward(const HsEmbeddingArgs *args)
 {
     const char *op = "embedding_forward";
+    HS_TRY(check_factor(op, args->factor));
     HS_TRY(hs_check_operands(op, &hs_operands.embedding_forward, args));
     return check_positions(op, "position_table", args->tokens.shape[0], args->sequence_length, args->position_start,
                            &args->position_table);
@@ -180,6 +190,7 @@ HsStatus hs_check_embedding_forward(const HsEmbeddingArgs *args)
 HsStatus hs_check_embedding_backward(const HsEmbeddingBackwardArgs *args)
 {
     const char *op = "embedding_backward";
+    HS_TRY(check_factor(op, args->factor));
     HS_TRY(hs_check_operands(op, &hs_operands.embedding_backward, args));
     return check_positions(op, "dposition_table", args->tokens.shape[0], args->sequence_length, 0,
                            &args->dposition_table);

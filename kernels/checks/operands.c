@@ -53,6 +53,7 @@ static void decide_by_heads(const HsHeads *heads, Dimensions *dimensions)
     } decided[] = { { 'B', heads->batch },
                     { 'R', hs_heads_rows(heads) },
                     { 'H', heads->heads },
+                    { 'G', heads->kv_heads },
                     { 'S', heads->heads + heads->kv_heads },
                     { 'D', heads->head_dim },
                     { 'W', hs_heads_columns(heads) },
@@ -145,22 +146,23 @@ HsStatus hs_check_operands(const char *op, const HsOperandTable *table, const vo
 PLAIN_CHECK(bias_backward, HsBiasBackwardArgs)
 PLAIN_CHECK(gather_rows, HsMoveRowsArgs)
 PLAIN_CHECK(scatter_rows, HsMoveRowsArgs)
-PLAIN_CHECK(head_norm_forward, HsHeadNormArgs)
-PLAIN_CHECK(head_norm_backward, HsHeadNormBackwardArgs)
-PLAIN_CHECK(swiglu_forward, HsUnaryArgs)
-PLAIN_CHECK(swiglu_backward, HsUnaryBackwardArgs)
-PLAIN_CHECK(cross_entropy, HsCrossEntropyArgs)
 PLAIN_CHECK(grad_stats, HsGradStatsArgs)
 PLAIN_CHECK(combine, HsCombineArgs)
 PLAIN_CHECK(dot, HsDotArgs)
-PLAIN_CHECK(sample_labels, HsSampleLabelsArgs)
 PLAIN_CHECK(square_accumulate, HsSquareAccumulateArgs)
 PLAIN_CHECK(importance_stats, HsImportanceStatsArgs)
 PLAIN_CHECK(penalty, HsPenaltyArgs)
+PLAIN_CHECK(add_values_forward, HsAddValuesArgs)
+PLAIN_CHECK(add_values_backward, HsAddValuesBackwardArgs)
 
 HsStatus hs_check_norm_forward(const HsNormArgs *args)
 {
     HS_TRY(hs_check_operands("norm_forward", &hs_operands.norm_forward, args));
+    if (hs_tensor_present(&args->bias) && !hs_tensor_present(&args->weight))
+        return hs_fail(HS_EINVAL, "norm_forward: bias is given without a weight: leave it out, or give both");
+    if (hs_tensor_present(&args->addend) && hs_tensor_present(&args->branch))
+        return hs_fail(HS_EINVAL, "norm_forward: addend is what the norm of a branch is added to, branch what is added "
+                                  "before a norm: leave out the one or the other");
     if (hs_tensor_present(&args->branch))
         return hs_rule_probability("norm_forward", args->probability);
     if (hs_tensor_present(&args->residual))
@@ -171,6 +173,9 @@ HsStatus hs_check_norm_forward(const HsNormArgs *args)
 HsStatus hs_check_norm_backward(const HsNormBackwardArgs *args)
 {
     HS_TRY(hs_check_operands("norm_backward", &hs_operands.norm_backward, args));
+    if (!hs_tensor_present(&args->weight) && (hs_tensor_present(&args->dweight) || hs_tensor_present(&args->dbias)))
+        return hs_fail(HS_EINVAL, "norm_backward: %s is given without a weight: leave it out, or give both",
+                       hs_tensor_present(&args->dweight) ? "dweight" : "dbias");
     const bool more = hs_tensor_present(&args->dx_rounded) || hs_tensor_present(&args->dx_sums);
     if (more && hs_dtype_bytes(args->dx.dtype) == 2)
         return hs_fail(HS_EINVAL, "norm_backward: dx_rounded and dx_sums are of an f32 dx (it is %s)",
@@ -186,6 +191,44 @@ HsStatus hs_check_norm_backward(const HsNormBackwardArgs *args)
                                       "where dx_rounded or dx_masked is given");
     if (hs_tensor_present(&args->dx_masked))
         return hs_rule_probability("norm_backward", args->probability);
+    return HS_OK;
+}
+
+HsStatus hs_check_cross_entropy(const HsCrossEntropyArgs *args)
+{
+    HS_TRY(hs_check_operands("cross_entropy", &hs_operands.cross_entropy, args));
+    return hs_rule_cap("cross_entropy", "the cap", args->cap);
+}
+
+HsStatus hs_check_sample_labels(const HsSampleLabelsArgs *args)
+{
+    HS_TRY(hs_check_operands("sample_labels", &hs_operands.sample_labels, args));
+    return hs_rule_cap("sample_labels", "the cap", args->cap);
+}
+
+static HsStatus rule_head_weights(const char *op, const HsTensor *q_weight, const HsTensor *k_weight)
+{
+    if (hs_tensor_present(q_weight) == hs_tensor_present(k_weight))
+        return HS_OK;
+    return hs_fail(HS_EINVAL, "%s: %s is given without %s: leave it out, or give both", op,
+                   hs_tensor_present(q_weight) ? "q_weight" : "k_weight",
+                   hs_tensor_present(q_weight) ? "k_weight" : "q_weight");
+}
+
+HsStatus hs_check_head_norm_forward(const HsHeadNormArgs *args)
+{
+    HS_TRY(hs_check_operands("head_norm_forward", &hs_operands.head_norm_forward, args));
+    return rule_head_weights("head_norm_forward", &args->q_weight, &args->k_weight);
+}
+
+HsStatus hs_check_head_norm_backward(const HsHeadNormBackwardArgs *args)
+{
+    HS_TRY(hs_check_operands("head_norm_backward", &hs_operands.head_norm_backward, args));
+    HS_TRY(rule_head_weights("head_norm_backward", &args->q_weight, &args->k_weight));
+    const bool query = hs_tensor_present(&args->dq_weight), key = hs_tensor_present(&args->dk_weight);
+    if (!hs_tensor_present(&args->q_weight) && (query || key))
+        return hs_fail(HS_EINVAL, "head_norm_backward: %s is given without weights: leave it out, or give them",
+                       query ? "dq_weight" : "dk_weight");
     return HS_OK;
 }
 

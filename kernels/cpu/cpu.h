@@ -112,6 +112,7 @@ HS_OPS(HS_CPU_PROTOTYPE)
     X(norm_backward, HsNormBackwardArgs)           \
     X(rope, HsRopeArgs)                            \
     X(head_norm_backward, HsHeadNormBackwardArgs)  \
+    X(gate_backward, HsGateBackwardArgs)           \
     X(attention_forward, HsAttentionArgs)          \
     X(attention_backward, HsAttentionBackwardArgs)
 

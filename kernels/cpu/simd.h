@@ -12,7 +12,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "kernels/base/dtype.h"
+#include "kernels/base/tensor.h"
 
 #if defined(__AVX2__) || defined(__SSE2__)
 #include <immintrin.h>
@@ -398,6 +398,23 @@ HS_SIMD void hs_simd_store_part(HsDtype dtype, void *array, int64_t index, HsF32
             CALL(in, out);                           \
     } while (0)
 
+/* Factors of a row's elements, f32, which may be absent: 1 then, and the same instructions. */
+typedef struct HsSimdFactors {
+    const float *data;
+    int64_t step; /* 0: these lanes serve for all */
+} HsSimdFactors;
+
+HS_SIMD HsSimdFactors hs_simd_factors(const HsTensor *factors)
+{
+    static const float ones[HS_LANES] = { 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1 };
+    return hs_tensor_present(factors) ? (HsSimdFactors){ factors->data, 1 } : (HsSimdFactors){ ones, 0 };
+}
+
+HS_SIMD HsF32x16 hs_simd_load_factors(HsSimdFactors factors, int64_t index, int64_t count)
+{
+    return hs_simd_load_part(HS_F32, factors.data, index * factors.step, count);
+}
+
 /* `count` consecutive elements to floats, and back with one rounding. */
 HS_SIMD void hs_simd_row_to_f32(HsDtype dtype, const void *array, int64_t count, float *out)
 {
@@ -494,6 +511,14 @@ HS_SIMD HsF32x16 hs_simd_sigmoid(HsF32x16 z, HsF32x16 *complement)
     return result;
 }
 
+/* x sigmoid(x), and its derivative s (1 + x (1 - s)) */
+HS_SIMD HsF32x16 hs_simd_silu(HsF32x16 x, HsF32x16 *slope)
+{
+    HsF32x16 complement, s = hs_simd_sigmoid(x, &complement);
+    *slope = s * (1.0f + x * complement);
+    return x * s;
+}
+
 /* Tanh form of GELU (Hendrycks & Gimpel 2016): x/2 (1 + tanh u) = x sigmoid(2u), u = sqrt(2/pi) (x + 0.044715 x^3). */
 HS_SIMD HsF32x16 hs_simd_gelu(HsF32x16 x)
 {
@@ -501,15 +526,24 @@ HS_SIMD HsF32x16 hs_simd_gelu(HsF32x16 x)
     return x * hs_simd_sigmoid(x * (1.5957691216057308f + 0.0713548162726f * (x * x)), &complement);
 }
 
-/* d/dx of it: s + x s (1 - s) (2u)' */
-HS_SIMD HsF32x16 hs_simd_gelu_derivative(HsF32x16 x)
+/* The same, and d/dx of it: s + x s (1 - s) (2u)' */
+HS_SIMD HsF32x16 hs_simd_gelu_with_slope(HsF32x16 x, HsF32x16 *slope)
 {
-    /* Beyond |x| = 30 the derivative is 0 or 1 to the last bit, and x^3 must not overflow. */
-    x = hs_simd_max(hs_simd_splat(-30.0f), hs_simd_min(hs_simd_splat(30.0f), x));
-    HsF32x16 complement, square = x * x;
-    HsF32x16 s = hs_simd_sigmoid(x * (1.5957691216057308f + 0.0713548162726f * square), &complement);
-    HsF32x16 inner = x * (1.5957691216057308f + 0.2140644488178f * square);
-    return s + inner * (s * complement);
+    /* Beyond |x| = 30 the derivative is 0 or 1 to the last bit, and so is s; x^3 must not overflow. */
+    const HsF32x16 near = hs_simd_max(hs_simd_splat(-30.0f), hs_simd_min(hs_simd_splat(30.0f), x));
+    HsF32x16 complement, square = near * near;
+    HsF32x16 s = hs_simd_sigmoid(near * (1.5957691216057308f + 0.0713548162726f * square), &complement);
+    HsF32x16 inner = near * (1.5957691216057308f + 0.2140644488178f * square);
+    *slope = s + inner * (s * complement);
+    return x * s;
+}
+
+/* max(x, 0)^2 (So et al. 2021, section 3.1), and its derivative; NaN stays NaN. */
+HS_SIMD HsF32x16 hs_simd_relu2(HsF32x16 x, HsF32x16 *slope)
+{
+    const HsF32x16 positive = hs_simd_max(hs_simd_splat(0.0f), x);
+    *slope = 2.0f * positive;
+    return positive * positive;
 }
 
 #endif

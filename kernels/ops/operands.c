@@ -64,11 +64,11 @@ static double bytes_quantized(const void *arguments, const HsTensor *x)
 static void adapt_pre(const void *arguments, HsOperandRow *pre)
 {
     const HsMatmulArgs *args = arguments;
-    const bool swiglu = args->epilogue == HS_EPILOGUE_SWIGLU, backward = args->epilogue == HS_EPILOGUE_SWIGLU_BACKWARD;
-    pre->optional = !swiglu && !backward && args->epilogue != HS_EPILOGUE_GELU_BACKWARD;
-    pre->use = swiglu || args->epilogue == HS_EPILOGUE_GELU ? HS_WRITTEN : HS_READ;
-    pre->shape = backward ? "M 2N" : "M N";
-    if (swiglu || backward)
+    const bool gates = hs_epilogue_gates(args->epilogue), ungates = hs_epilogue_ungates(args->epilogue);
+    pre->optional = !gates && !ungates && !hs_epilogue_differentiates(args->epilogue);
+    pre->use = gates || hs_epilogue_activates(args->epilogue) ? HS_WRITTEN : HS_READ;
+    pre->shape = ungates ? "M 2N" : "M N";
+    if (gates || ungates)
         pre->dtypes = HS_DTYPES_WIDE | HS_DTYPE_BIT(args->a.values.dtype);
 }
 
@@ -77,9 +77,7 @@ static void adapt_c(const void *arguments, HsOperandRow *c)
     const HsMatmulArgs *args = arguments;
     c->dtypes = HS_DTYPES_WIDE | HS_DTYPE_BIT(args->a.values.dtype);
     c->use = args->accumulate ? HS_UPDATED : HS_WRITTEN;
-    c->shape = args->epilogue == HS_EPILOGUE_SWIGLU            ? "M N/2"
-               : args->epilogue == HS_EPILOGUE_SWIGLU_BACKWARD ? "M 2N"
-                                                               : "M N";
+    c->shape = hs_epilogue_gates(args->epilogue) ? "M N/2" : hs_epilogue_ungates(args->epilogue) ? "M 2N" : "M N";
 }
 
 /* The weight, and its packed copy. */
@@ -179,12 +177,39 @@ static void adapt_norm_dx(const void *arguments, HsOperandRow *dx)
     dx->use = args->accumulate ? HS_UPDATED : HS_WRITTEN;
 }
 
-/* In place the value heads stay where they are, unless they are looked at for y's amax. */
+/* Where both head norms are asked whether they are of all heads at once. */
+_Static_assert(offsetof(HsHeadNormArgs, whole) == offsetof(HsHeadNormBackwardArgs, whole), "`whole` is at one place");
+
+static bool norms_whole(const void *arguments)
+{
+    const HsHeadNormArgs *args = arguments;
+    return args->whole;
+}
+
+/* A weight of queries, or its gradient. */
+static void adapt_of_queries(const void *arguments, HsOperandRow *weight)
+{
+    weight->shape = norms_whole(arguments) ? "O" : "D";
+}
+
+static void adapt_of_keys(const void *arguments, HsOperandRow *weight)
+{
+    weight->shape = norms_whole(arguments) ? "K" : "D";
+}
+
+static void adapt_head_rstd(const void *arguments, HsOperandRow *rstd)
+{
+    rstd->shape = norms_whole(arguments) ? "R 2" : "R S";
+}
+
+/* In place what is not rotated stays where it is, unless it is looked at for y's amax. */
 static double bytes_rope(const void *arguments, const HsTensor *tensor)
 {
     const HsRopeArgs *args = arguments;
-    const double turned = (double)(args->heads.heads + args->heads.kv_heads);
-    const double all = turned + (double)args->heads.kv_heads;
+    const double width = (double)args->heads.head_dim, keys = (double)args->heads.kv_heads;
+    const double turned =
+        ((double)args->heads.heads + keys) * (double)hs_rope_rotated(&args->rule, args->heads.head_dim);
+    const double all = ((double)args->heads.heads + 2 * keys) * width;
     const bool stay = args->x.data && args->x.data == args->y.data && args->y.amax == NULL;
     return (stay ? turned / all : 1.0) * bytes_of(tensor);
 }
@@ -197,6 +222,94 @@ static double bytes_cache(const void *arguments, const HsTensor *cache)
     const int64_t seen = args->rule.window > 0 ? args->rule.window + length - 1 : all;
     const int64_t rows = args->heads.batch * (seen < all ? seen : all);
     return (double)rows * (double)(args->heads.kv_heads * args->heads.head_dim) * (double)hs_dtype_bytes(cache->dtype);
+}
+
+/* --- streams, gates, values of tokens --- */
+
+/* One element of a vector. */
+static double bytes_of_one(const void *arguments, const HsTensor *vector)
+{
+    (void)arguments;
+    return (double)hs_dtype_bytes(vector->dtype);
+}
+
+static double bytes_of_one_updated(const void *arguments, const HsTensor *vector)
+{
+    return 2.0 * bytes_of_one(arguments, vector);
+}
+
+static void adapt_blend_dx(const void *arguments, HsOperandRow *dx)
+{
+    const HsBlendBackwardArgs *args = arguments;
+    dx->use = args->accumulate_x ? HS_UPDATED : HS_WRITTEN;
+}
+
+static void adapt_blend_dz(const void *arguments, HsOperandRow *dz)
+{
+    const HsBlendBackwardArgs *args = arguments;
+    dz->use = args->accumulate_z ? HS_UPDATED : HS_WRITTEN;
+}
+
+/* The first columns, as many as a gate's weight has. */
+static double bytes_of_features(const HsTensor *rows, const HsTensor *weight)
+{
+    return (double)rows->shape[0] * (double)weight->shape[1] * (double)hs_dtype_bytes(rows->dtype);
+}
+
+static double bytes_gate_x(const void *arguments, const HsTensor *x)
+{
+    const HsGateArgs *args = arguments;
+    return bytes_of_features(x, &args->w);
+}
+
+static double bytes_gate_backward_x(const void *arguments, const HsTensor *x)
+{
+    const HsGateBackwardArgs *args = arguments;
+    return bytes_of_features(x, &args->w);
+}
+
+static void adapt_gate_dx(const void *arguments, HsOperandRow *dx)
+{
+    const HsGateBackwardArgs *args = arguments;
+    dx->use = args->accumulate ? HS_UPDATED : HS_WRITTEN;
+}
+
+static double bytes_gate_dx(const void *arguments, const HsTensor *dx)
+{
+    const HsGateBackwardArgs *args = arguments;
+    return args->accumulate ? 2.0 * bytes_of_features(dx, &args->w) : bytes_of(dx);
+}
+
+/* Of rows of a packed projection the value heads. */
+static double bytes_of_values(const HsHeads *heads, const HsTensor *rows)
+{
+    return (double)rows->shape[0] * (double)(heads->kv_heads * heads->head_dim) * (double)hs_dtype_bytes(rows->dtype);
+}
+
+/* In place query and key heads stay where they are. */
+static double bytes_added_to(const void *arguments, const HsTensor *rows)
+{
+    const HsAddValuesArgs *args = arguments;
+    const bool stay = args->x.data && args->x.data == args->y.data;
+    return stay ? bytes_of_values(&args->heads, rows) : bytes_of(rows);
+}
+
+static double bytes_added_table(const void *arguments, const HsTensor *table)
+{
+    const HsAddValuesArgs *args = arguments;
+    return bytes_named(&args->tokens, table);
+}
+
+static double bytes_added_dy(const void *arguments, const HsTensor *dy)
+{
+    const HsAddValuesBackwardArgs *args = arguments;
+    return bytes_of_values(&args->heads, dy);
+}
+
+static double bytes_added_backward_table(const void *arguments, const HsTensor *table)
+{
+    const HsAddValuesBackwardArgs *args = arguments;
+    return bytes_named(&args->tokens, table);
 }
 
 /* --- loss --- */
@@ -275,7 +388,9 @@ static void adapt_interpolated_weight(const void *arguments, HsOperandRow *weigh
 /* Where HsHeads is looked for. */
 _Static_assert(offsetof(HsHeadNormArgs, heads) == 0 && offsetof(HsHeadNormBackwardArgs, heads) == 0 &&
                    offsetof(HsRopeArgs, heads) == 0 && offsetof(HsAttentionArgs, heads) == 0 &&
-                   offsetof(HsAttentionBackwardArgs, heads) == 0 && offsetof(HsAttentionCachedArgs, heads) == 0,
+                   offsetof(HsAttentionBackwardArgs, heads) == 0 && offsetof(HsAttentionCachedArgs, heads) == 0 &&
+                   offsetof(HsSinkBackwardArgs, heads) == 0 && offsetof(HsAddValuesArgs, heads) == 0 &&
+                   offsetof(HsAddValuesBackwardArgs, heads) == 0,
                "heads come first");
 
 #define ACT    HS_DTYPES_ACT
@@ -343,14 +458,16 @@ const HsOperands hs_operands = {
                            ROW(y, WRITE, ANY, "M C", .like = "x", .bytes = bytes_moved) },
 #undef A
 #define A HsNormArgs
-    .norm_forward.rows = { ROW(x, READ, ACT, "N C", .adapt = adapt_norm_x), ROW(weight, READ, WIDE, "C"),
-                           ROW(bias, READ, WIDE, "C", .optional = true), ROW(y, WRITE, ACT, "N C", .finds = true),
+    .norm_forward.rows = { ROW(x, READ, ACT, "N C", .adapt = adapt_norm_x),
+                           ROW(weight, READ, WIDE, "C", .optional = true), ROW(bias, READ, WIDE, "C", .optional = true),
+                           ROW(addend, READ, ACT, "N C", .optional = true), ROW(y, WRITE, ACT, "N C", .finds = true),
                            ROW(mean, WRITE, WIDE, "N", .adapt = adapt_mean), ROW(rstd, WRITE, WIDE, "N"),
                            ROW(branch, READ, ACT, "N C", .optional = true),
                            ROW(residual, READ, ACT, "N C", .adapt = adapt_norm_residual) },
 #undef A
 #define A HsNormBackwardArgs
-    .norm_backward.rows = { ROW(x, READ, ACT, "N C"), ROW(dy, READ, ACT, "N C"), ROW(weight, READ, WIDE, "C"),
+    .norm_backward.rows = { ROW(x, READ, ACT, "N C"), ROW(dy, READ, ACT, "N C"),
+                            ROW(weight, READ, WIDE, "C", .optional = true),
                             ROW(mean, READ, WIDE, "N", .adapt = adapt_backward_mean), ROW(rstd, READ, WIDE, "N"),
                             ROW(dx, WRITE, ACT, "N C", .finds = true, .adapt = adapt_norm_dx),
                             ROW(dweight, UPDATE, WIDE, "C", .optional = true),
@@ -361,17 +478,21 @@ const HsOperands hs_operands = {
 #undef A
 #define A HsHeadNormArgs
     .head_norm_forward = { .heads = true,
-                           .rows = { ROW(x, READ, ACT, "R W"), ROW(q_weight, READ, WIDE, "D"),
-                                     ROW(k_weight, READ, WIDE, "D"), ROW(y, WRITE, ACT, "R W", .like = "x"),
-                                     ROW(rstd, WRITE, WIDE, "R S") } },
+                           .rows = { ROW(x, READ, ACT, "R W"),
+                                     ROW(q_weight, READ, WIDE, "D", .optional = true, .adapt = adapt_of_queries),
+                                     ROW(k_weight, READ, WIDE, "D", .optional = true, .adapt = adapt_of_keys),
+                                     ROW(y, WRITE, ACT, "R W", .like = "x"),
+                                     ROW(rstd, WRITE, WIDE, "R S", .adapt = adapt_head_rstd) } },
 #undef A
 #define A HsHeadNormBackwardArgs
     .head_norm_backward = { .heads = true,
                             .rows = { ROW(dy, READ, ACT, "R W"), ROW(x, READ, ACT, "R W"),
-                                      ROW(q_weight, READ, WIDE, "D"), ROW(k_weight, READ, WIDE, "D"),
-                                      ROW(rstd, READ, WIDE, "R S"), ROW(dx, WRITE, ACT, "R W", .finds = true),
-                                      ROW(dq_weight, UPDATE, WIDE, "D", .optional = true),
-                                      ROW(dk_weight, UPDATE, WIDE, "D", .optional = true) } },
+                                      ROW(q_weight, READ, WIDE, "D", .optional = true, .adapt = adapt_of_queries),
+                                      ROW(k_weight, READ, WIDE, "D", .optional = true, .adapt = adapt_of_keys),
+                                      ROW(rstd, READ, WIDE, "R S", .adapt = adapt_head_rstd),
+                                      ROW(dx, WRITE, ACT, "R W", .finds = true),
+                                      ROW(dq_weight, UPDATE, WIDE, "D", .optional = true, .adapt = adapt_of_queries),
+                                      ROW(dk_weight, UPDATE, WIDE, "D", .optional = true, .adapt = adapt_of_keys) } },
 #undef A
 #define A HsRopeArgs
     .rope = { .heads = true,
@@ -380,8 +501,8 @@ const HsOperands hs_operands = {
 #undef A
 #define A HsAttentionArgs
     .attention_forward = { .heads = true,
-                           .rows = { STARTS, ROW(qkv, READ, ACT, "R W"), ROW(out, WRITE, ACT, "R O", .finds = true),
-                                     ROW(lse, WRITE, WIDE, "R H") } },
+                           .rows = { STARTS, ROW(qkv, READ, ACT, "R W"), ROW(sinks, READ, WIDE, "H", .optional = true),
+                                     ROW(out, WRITE, ACT, "R O", .finds = true), ROW(lse, WRITE, WIDE, "R H") } },
 #undef A
 #define A HsAttentionBackwardArgs
     .attention_backward = { .heads = true,
@@ -394,7 +515,65 @@ const HsOperands hs_operands = {
                           .rows = { ROW(qkv, READ, ACT, "R W"),
                                     ROW(k_cache, UPDATE, ACT, "B C K", .like = "qkv", .bytes = bytes_cache),
                                     ROW(v_cache, UPDATE, ACT, "B C K", .like = "qkv", .bytes = bytes_cache),
+                                    ROW(sinks, READ, WIDE, "H", .optional = true),
                                     ROW(out, WRITE, ACT, "R O", .finds = true) } },
+#undef A
+#define A HsSinkBackwardArgs
+    .sink_backward = { .heads = true,
+                       .rows = { ROW(dout, READ, ACT, "R O"), ROW(out, READ, ACT, "R O"), ROW(lse, READ, WIDE, "R H"),
+                                 ROW(sinks, READ, WIDE, "H"), ROW(dsinks, UPDATE, WIDE, "H") } },
+#undef A
+#define A HsBlendArgs
+    .blend_forward.rows = { ROW(x, READ, ACT, "N C"), ROW(z, READ, ACT, "N C", .like = "x"),
+                            ROW(a, READ, WIDE, "L", .optional = true, .bytes = bytes_of_one),
+                            ROW(b, READ, WIDE, "L", .bytes = bytes_of_one), ROW(y, WRITE, ACT, "N C", .like = "x") },
+#undef A
+#define A HsBlendBackwardArgs
+    .blend_backward.rows = { ROW(dy, READ, ACT, "N C"), ROW(x, READ, ACT, "N C", .optional = true),
+                             ROW(z, READ, ACT, "N C", .optional = true),
+                             ROW(a, READ, WIDE, "L", .optional = true, .bytes = bytes_of_one),
+                             ROW(b, READ, WIDE, "L", .bytes = bytes_of_one),
+                             ROW(dx, WRITE, ACT, "N C", .optional = true, .adapt = adapt_blend_dx),
+                             ROW(dz, WRITE, ACT, "N C", .optional = true, .adapt = adapt_blend_dz),
+                             ROW(da, UPDATE, WIDE, "L", .optional = true, .bytes = bytes_of_one_updated),
+                             ROW(db, UPDATE, WIDE, "L", .optional = true, .bytes = bytes_of_one_updated) },
+#undef A
+#define A HsGateArgs
+    .gate_forward.rows = { ROW(x, READ, ACT, "N C", .bytes = bytes_gate_x), ROW(w, READ, ACT, "G K"),
+                           ROW(gate, WRITE, WIDE, "N G") },
+#undef A
+#define A HsGateBackwardArgs
+    .gate_backward.rows = { ROW(dgate, READ, WIDE, "N G"), ROW(gate, READ, WIDE, "N G"), ROW(w, READ, ACT, "G K"),
+                            ROW(x, READ, ACT, "N C", .optional = true, .bytes = bytes_gate_backward_x),
+                            ROW(dx, WRITE, ACT, "N C", .optional = true, .adapt = adapt_gate_dx,
+                                .bytes = bytes_gate_dx),
+                            ROW(dw, UPDATE, ACT, "G K", .optional = true) },
+#undef A
+#define A HsSmearArgs
+    .smear_forward.rows = { ROW(starts, READ, INDEX, "N", .optional = true), ROW(x, READ, ACT, "N C"),
+                            ROW(before, READ, ACT, "S C", .optional = true, .like = "x"), ROW(gate, READ, WIDE, "N 1"),
+                            ROW(strength, READ, WIDE, "1"), ROW(y, WRITE, ACT, "N C", .like = "x") },
+#undef A
+#define A HsSmearBackwardArgs
+    .smear_backward.rows = { ROW(starts, READ, INDEX, "N", .optional = true), ROW(dy, READ, ACT, "N C"),
+                             ROW(x, READ, ACT, "N C"), ROW(gate, READ, WIDE, "N 1"), ROW(strength, READ, WIDE, "1"),
+                             ROW(dx, WRITE, ACT, "N C"), ROW(dgate, WRITE, WIDE, "N 1"),
+                             ROW(dstrength, UPDATE, WIDE, "1", .optional = true) },
+#undef A
+#define A HsAddValuesArgs
+    .add_values_forward = { .heads = true,
+                            .rows = { ROW(tokens, READ, INDEX, "R"),
+                                      ROW(table, READ, ACT, "V K", .bytes = bytes_added_table),
+                                      ROW(gate, READ, WIDE, "R G"), ROW(x, READ, ACT, "R W", .bytes = bytes_added_to),
+                                      ROW(y, WRITE, ACT, "R W", .like = "x", .bytes = bytes_added_to) } },
+#undef A
+#define A HsAddValuesBackwardArgs
+    .add_values_backward = { .heads = true,
+                             .rows = { ROW(tokens, READ, INDEX, "R"),
+                                       ROW(table, READ, ACT, "V K", .bytes = bytes_added_backward_table),
+                                       ROW(gate, READ, WIDE, "R G"), ROW(dy, READ, ACT, "R W", .bytes = bytes_added_dy),
+                                       ROW(drows, WRITE, ACT, "R K", .optional = true),
+                                       ROW(dgate, WRITE, WIDE, "R G") } },
 #undef A
 #define A HsUnaryArgs
     .swiglu_forward.rows = { ROW(y, WRITE, ACT, "N F", .finds = true), ROW(x, READ, ACT, "N 2F") },

@@ -9,8 +9,8 @@
  *     "N 2F"   twice
  *     "1"      one element
  *     ""       any shape; all such operands of a call have the same number of elements
- * Where the arguments begin with HsHeads, these dimensions are decided by it: B batch, R = B T rows, H heads, S = H + G
- * of query and key, D, and the rows' widths: W = (H + 2 G) D, O = H D, K = G D.
+ * Where the arguments begin with HsHeads, these dimensions are decided by it: B batch, R = B T rows, H heads, G of keys,
+ * S = H + G of query and key, D, and the rows' widths: W = (H + 2 G) D, O = H D, K = G D.
  * What depends on the arguments' choices is a small function that the row points to.
  */
 #ifndef HS_KERNELS_OPS_OPERANDS_H

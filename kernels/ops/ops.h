@@ -38,28 +38,41 @@
     X(roll_scales, HsRollScalesArgs, "history = amax of this step, kept = largest / the history's maximum; amax = 0") \
     X(bias_backward, HsBiasBackwardArgs, "dbias += sum over rows of dy")                                              \
     X(document_starts, HsDocumentStartsArgs, "starts[n] = t of the document's first token; tokens[n] = max(~x, x)")   \
-    X(embedding_forward, HsEmbeddingArgs, "y[n] = token_table[tokens[n]] + position_table[position of n]")            \
+    X(embedding_forward, HsEmbeddingArgs, "y[n] = factor token_table[tokens[n]] + position_table[position of n]")     \
     X(embedding_backward, HsEmbeddingBackwardArgs,                                                                    \
-      "dtoken_table[tokens[n]] += dy[n]; dposition_table[position of n] += dy[n]")                                    \
+      "dtoken_table[tokens[n]] += factor dy[n]; dposition_table[position of n] += dy[n]")                             \
     X(gather_rows, HsMoveRowsArgs, "y[n] = x[rows[n]]; where rows[n] is -1: 0, of integers -1")                       \
     X(scatter_rows, HsMoveRowsArgs, "y[rows[n]] = x[n]; where rows[n] is -1: nothing")                                \
     X(norm_forward, HsNormArgs,                                                                                       \
-      "[x = residual + mask(branch) / (1 - p);] y = weight * (x - mean) * rstd + bias; rms: y = weight * x * rstd")   \
+      "[x = residual + mask(branch) / (1 - p);] y = weight * (x - mean) * rstd + bias [+ addend]; rms: mean = 0")     \
     X(norm_backward, HsNormBackwardArgs,                                                                              \
       "dx [+]= rstd * (g - mean(g) - xhat * mean(g*xhat)), g = weight * dy; dx_sums += sum over rows of dx; "         \
       "dx_masked = mask(dx) / (1 - p)")                                                                               \
-    X(head_norm_forward, HsHeadNormArgs, "per q and k head: y = weight * x * rstd; v is copied")                      \
+    X(head_norm_forward, HsHeadNormArgs, "per q and k head, or of all at once: y = weight * x * rstd; v is copied")   \
     X(head_norm_backward, HsHeadNormBackwardArgs, "as norm_backward, rms, per head; dv is copied")                    \
     X(rope, HsRopeArgs, "q, k heads rotated by +-position * w_i, halves paired; w_i: kernels/ops/rope_rule.h")        \
     X(attention_forward, HsAttentionArgs, "out = dropout(softmax(scale q k^T + mask)) v; lse = log sum exp")          \
     X(attention_backward, HsAttentionBackwardArgs, "dqkv from dout, recomputing p = exp(scale q k^T - lse) by tiles") \
     X(attention_cached, HsAttentionCachedArgs, "append k, v to the cache; out = softmax(scale q K^T + causal) V")     \
-    X(swiglu_forward, HsUnaryArgs, "y = silu(gate) * up, x = [gate | up]")                                            \
-    X(swiglu_backward, HsUnaryBackwardArgs, "dgate = dy*up*silu'(gate); dup = dy*silu(gate)")                         \
+    X(sink_backward, HsSinkBackwardArgs, "dsinks[h] -= sum over rows of exp(sinks[h] - lse) dout.out")                \
+    X(blend_forward, HsBlendArgs, "y = a x + sign b z, a and b learned numbers; y = x + sign b z without a")          \
+    X(blend_backward, HsBlendBackwardArgs,                                                                            \
+      "dx [+]= a dy; dz [+]= sign b dy; da += sum of dy x; db += sign sum of dy z")                                   \
+    X(gate_forward, HsGateArgs, "gate[n,g] = factor / (1 + exp(-w[g].x[n,:K]))")                                      \
+    X(gate_backward, HsGateBackwardArgs,                                                                              \
+      "da = dgate gate (1 - gate / factor); dw += da^T x[:,:K]; dx[:,:K] [+]= da w")                                  \
+    X(smear_forward, HsSmearArgs, "y[n] = x[n] + strength gate[n] x[n - 1] within a document")                        \
+    X(smear_backward, HsSmearBackwardArgs,                                                                            \
+      "dx[n] = dy[n] + strength gate[n + 1] dy[n + 1]; dgate[n] = strength dy[n].x[n - 1]; dstrength += ...")         \
+    X(add_values_forward, HsAddValuesArgs, "values of kv head g: v[n,g] += gate[n,g] table[tokens[n],g]")             \
+    X(add_values_backward, HsAddValuesBackwardArgs,                                                                   \
+      "drows[n,g] = gate[n,g] dv[n,g]; dgate[n,g] = dv[n,g].table[tokens[n],g]")                                      \
+    X(swiglu_forward, HsUnaryArgs, "y = f(gate) * up, x = [gate | up], f = silu (SwiGLU) or gelu (GEGLU)")            \
+    X(swiglu_backward, HsUnaryBackwardArgs, "dgate = dy*up*f'(gate); dup = dy*f(gate)")                               \
     X(dropout_forward, HsDropoutArgs, "y = residual + mask(x) / (1 - p)")                                             \
     X(dropout_backward, HsDropoutArgs, "y = mask(x) / (1 - p), x = dy")                                               \
     X(cross_entropy, HsCrossEntropyArgs,                                                                              \
-      "loss = lse - logit[target] + z lse^2; dlogits = gs ((1 + 2 z lse) p - onehot)")                                \
+      "loss = lse - logit[target] + z lse^2; dlogits = gs ((1 + 2 z lse) p - onehot), through the cap")               \
     X(top_logits, HsTopLogitsArgs, "value[n], index[n]: the K largest logits of row n, in falling order")             \
     X(match_logits, HsMatchLogitsArgs,                                                                                \
       "loss = a/K sum_k (logit[index_k] - value_k)^2; dlogits = b dlogits + gs dloss/dlogits, in replayed rows")      \
@@ -98,19 +111,102 @@ typedef enum HsEpilogue {
     HS_EPILOGUE_SWIGLU,
     /* N = F, pre [M,2F] = [gate|up]: c [M,2F] = [value up silu'(gate) | value silu(gate)];
      * a backend may round value to c's dtype first */
-    HS_EPILOGUE_SWIGLU_BACKWARD
+    HS_EPILOGUE_SWIGLU_BACKWARD,
+    HS_EPILOGUE_GEGLU,          /* as SwiGLU with gelu in place of silu (Shazeer 2020) */
+    HS_EPILOGUE_GEGLU_BACKWARD, /* with gelu' */
+    HS_EPILOGUE_RELU2,          /* as GELU with max(x, 0)^2 (So et al. 2021, section 3.1) */
+    HS_EPILOGUE_RELU2_BACKWARD  /* c = value * 2 max(pre, 0) */
 } HsEpilogue;
 
-/* op(a) [M,K], op(b) [K,N], c [M,N] but for SwiGLU.  a and b: both act, same dtype unless the policy rounds both.
- * c: f32 or a's 16-bit dtype; it overlaps no operand but as said here.
+/* Functions of one number.
+ *   gelu   x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3)))  (Hendrycks & Gimpel 2016, section 2)
+ *   silu   x / (1 + exp(-x))                              relu2   max(x, 0)^2 */
+typedef enum HsActivation {
+    HS_ACTIVATION_NONE = 0,
+    HS_ACTIVATION_GELU,
+    HS_ACTIVATION_SILU,
+    HS_ACTIVATION_RELU2
+} HsActivation;
+
+/* What follows is asked on devices, too.  A function of a gate times a linear half: two columns of the product become
+ * one. */
+HS_CODE_FUNCTION bool hs_epilogue_gates(HsEpilogue epilogue)
+{
+    return epilogue == HS_EPILOGUE_SWIGLU || epilogue == HS_EPILOGUE_GEGLU;
+}
+
+/* The gradient of that: one column becomes two. */
+HS_CODE_FUNCTION bool hs_epilogue_ungates(HsEpilogue epilogue)
+{
+    return epilogue == HS_EPILOGUE_SWIGLU_BACKWARD || epilogue == HS_EPILOGUE_GEGLU_BACKWARD;
+}
+
+/* One of the two: c is not of the product's shape. */
+HS_CODE_FUNCTION bool hs_epilogue_reshapes(HsEpilogue epilogue)
+{
+    return hs_epilogue_gates(epilogue) || hs_epilogue_ungates(epilogue);
+}
+
+/* A function of each number by itself. */
+HS_CODE_FUNCTION bool hs_epilogue_activates(HsEpilogue epilogue)
+{
+    return epilogue == HS_EPILOGUE_GELU || epilogue == HS_EPILOGUE_RELU2;
+}
+
+/* The gradient of that. */
+HS_CODE_FUNCTION bool hs_epilogue_differentiates(HsEpilogue epilogue)
+{
+    return epilogue == HS_EPILOGUE_GELU_BACKWARD || epilogue == HS_EPILOGUE_RELU2_BACKWARD;
+}
+
+/* Of the number or of the gate, forward and backward. */
+HS_CODE_FUNCTION HsActivation hs_epilogue_activation(HsEpilogue epilogue)
+{
+    switch (epilogue) {
+    case HS_EPILOGUE_NONE:
+        break;
+    case HS_EPILOGUE_GELU:
+    case HS_EPILOGUE_GELU_BACKWARD:
+    case HS_EPILOGUE_GEGLU:
+    case HS_EPILOGUE_GEGLU_BACKWARD:
+        return HS_ACTIVATION_GELU;
+    case HS_EPILOGUE_SWIGLU:
+    case HS_EPILOGUE_SWIGLU_BACKWARD:
+        return HS_ACTIVATION_SILU;
+    case HS_EPILOGUE_RELU2:
+    case HS_EPILOGUE_RELU2_BACKWARD:
+        return HS_ACTIVATION_RELU2;
+    }
+    return HS_ACTIVATION_NONE;
+}
+
+/* The one that goes back through a forward epilogue. */
+HS_CODE_FUNCTION HsEpilogue hs_epilogue_gradient(HsEpilogue forward)
+{
+    switch (forward) {
+    case HS_EPILOGUE_GELU:
+        return HS_EPILOGUE_GELU_BACKWARD;
+    case HS_EPILOGUE_SWIGLU:
+        return HS_EPILOGUE_SWIGLU_BACKWARD;
+    case HS_EPILOGUE_GEGLU:
+        return HS_EPILOGUE_GEGLU_BACKWARD;
+    case HS_EPILOGUE_RELU2:
+        return HS_EPILOGUE_RELU2_BACKWARD;
+    default:
+        return HS_EPILOGUE_NONE;
+    }
+}
+
+/* op(a) [M,K], op(b) [K,N], c [M,N] but for SwiGLU and GEGLU.  a and b: both act, same dtype unless the policy rounds
+ * both.  c: f32 or a's 16-bit dtype; it overlaps no operand but as said here.
  * transpose_a: a is stored [K,M];  transpose_b: b is stored [N,K].
  *   forward  y[N,out] = x[N,in] w[out,in]^T : transpose_b         dgrad dx = dy w : neither
  *   wgrad    dw[out,in] += dy^T x           : transpose_a, accumulate
  * alpha: a factor of the sum, not 0.  addend [M,N] act, optional, added before the epilogue.  bias [N] f32.
- * residual [M,N] act, may be c itself.  pre [M,N] act.  SwiGLU takes neither residual nor accumulate.
+ * residual [M,N] act, may be c itself.  pre [M,N] act.  SwiGLU and GEGLU take neither residual nor accumulate.
  * c does not accumulate where its amax is asked for.
  * row_sums [M] f32, optional, accumulated: row_sums[m] += sum over k of op(a)[m,k], of a as it is stored, whatever alpha
- * and policy say.  With transpose_a only, and not with SwiGLU: it is the bias's gradient, made with the weight's.
+ * and policy say.  With transpose_a only, and not with SwiGLU or GEGLU: the bias's gradient, made with the weight's.
  * b may be packed, or in four bits: its columns as stored are a multiple of HS_NF4_RUN then, and a is not transposed.
  * Both in codes, or neither: of a, which is not transposed, and of b, which is; alpha is also multiplied by both scalings'
  * factors, alpha * (a's * b's) in f32.
@@ -198,6 +294,7 @@ typedef struct HsEmbeddingArgs {
     HsTensor starts;         /* [N] i32, optional */
     int64_t sequence_length; /* T; N is a multiple */
     int64_t position_start;  /* 0 in training */
+    float factor;            /* of the token's row, not 0 */
     HsTensor y;              /* [N,C] act */
 } HsEmbeddingArgs;
 
@@ -207,6 +304,7 @@ typedef struct HsEmbeddingBackwardArgs {
     HsTensor tokens, dy;
     HsTensor starts; /* [N] i32, optional */
     int64_t sequence_length;
+    float factor;             /* as in forward */
     HsTensor dtoken_table;    /* [V,C] f32 or 16, optional, accumulated */
     HsTensor dposition_table; /* [maxT,C], optional, accumulated */
 } HsEmbeddingBackwardArgs;
@@ -226,8 +324,9 @@ typedef struct HsNormArgs {
     HsNormKind kind;
     float epsilon;
     HsTensor x;            /* [N,C] act */
-    HsTensor weight, bias; /* [C] f32; bias optional */
-    HsTensor y;            /* [N,C] act; may be x when the dtypes agree and there is no branch */
+    HsTensor weight, bias; /* [C] f32; each optional, and no bias without a weight */
+    HsTensor addend;       /* [N,C] act, optional, and not with a branch: the stream that a normed branch is added to */
+    HsTensor y;            /* [N,C] act; may be x when the dtypes agree and there is no branch or addend, or addend */
     HsTensor mean, rstd;   /* [N] f32, saved for backward; mean absent for rms */
     /* Where there is a branch, x is an output, too: first it gets what dropout_forward makes of branch and residual, to
      * the bit, and the norm reads what is stored there.  x may be residual. */
@@ -238,10 +337,10 @@ typedef struct HsNormArgs {
 
 typedef struct HsNormBackwardArgs {
     HsNormKind kind;
-    HsTensor dy, x, weight, mean, rstd;
-    bool accumulate;         /* dx += (the residual stream's second consumer) */
-    HsTensor dx;             /* [N,C] act */
-    HsTensor dweight, dbias; /* [C] f32, accumulated; each optional */
+    HsTensor dy, x, weight, mean, rstd; /* weight as in forward; an addend's gradient is dy itself */
+    bool accumulate;                    /* dx += (the residual stream's second consumer) */
+    HsTensor dx;                        /* [N,C] act */
+    HsTensor dweight, dbias;            /* [C] f32, accumulated; each optional */
     /* What a product wants of an f32 dx, each optional: the numbers that convert and bias_backward make of it as it is
      * stored.  ref and cpu give their very bits, the others those of dx_rounded; their sums have another order. */
     HsTensor dx_rounded; /* [N,C] 16 */
@@ -266,25 +365,28 @@ typedef struct HsHeads {
     int64_t batch, sequence_length, heads, kv_heads, head_dim;
 } HsHeads;
 
-/* QK-norm: RMS norm of each q and k head before RoPE (Qwen3). */
+/* QK-norm: RMS norm of each q and k head (Qwen3), or of all q features at once and all k features at once (OLMo 2). */
 typedef struct HsHeadNormArgs {
     HsHeads heads;
+    bool whole; /* of all at once */
     float epsilon;
     HsTensor x;                  /* [N,(H+2G)D] act */
-    HsTensor q_weight, k_weight; /* [D] f32 */
+    HsTensor q_weight, k_weight; /* [D] f32; whole: [HD], [GD]; optional, both or none */
     HsTensor y;                  /* as x */
-    HsTensor rstd;               /* [N,H+G] f32 */
+    HsTensor rstd;               /* [N,H+G] f32; whole: [N,2] */
 } HsHeadNormArgs;
 
 typedef struct HsHeadNormBackwardArgs {
     HsHeads heads;
+    bool whole;
     HsTensor dy, x, q_weight, k_weight, rstd;
     HsTensor dx;
-    HsTensor dq_weight, dk_weight; /* [D] f32, accumulated; each optional */
+    HsTensor dq_weight, dk_weight; /* as the weights, accumulated; each optional */
 } HsHeadNormBackwardArgs;
 
-/* Rotary embedding (Su et al. 2021, eq. 34) in the halves layout of Llama: pairs (i, i + D/2).  y may be x.  What is
- * rotated is also multiplied by the rule's amplitude, which is not 1 under yarn. */
+/* Rotary embedding (Su et al. 2021, eq. 34) in the halves layout of Llama: pairs (i, i + R/2) of the first R features of
+ * a head; the others are copied.  y may be x.  What is rotated is also multiplied by the rule's amplitude, which is not 1
+ * under yarn and longrope. */
 typedef struct HsRopeArgs {
     HsHeads heads;
     HsRopeRule rule;
@@ -312,9 +414,10 @@ typedef struct HsAttentionArgs {
     HsScoreRule rule;
     float dropout;
     HsRng rng;
-    HsTensor qkv; /* [N,(H+2G)D] act */
-    HsTensor out; /* [N,H*D] act */
-    HsTensor lse; /* [N,H] f32 */
+    HsTensor qkv;   /* [N,(H+2G)D] act */
+    HsTensor sinks; /* [H] f32, optional: a logit a head that adds to the softmax's denominator alone */
+    HsTensor out;   /* [N,H*D] act */
+    HsTensor lse;   /* [N,H] f32, with the sink: log(sum_j exp(s_ij) + exp(sink)) */
 } HsAttentionArgs;
 
 typedef struct HsAttentionBackwardArgs {
@@ -333,15 +436,111 @@ typedef struct HsAttentionCachedArgs {
     int64_t position_start;
     HsTensor qkv;              /* [B*Tnew,(H+2G)D] */
     HsTensor k_cache, v_cache; /* [B, Tmax, G*D] act, same dtype as qkv */
+    HsTensor sinks;            /* [H] f32, optional */
     HsTensor out;              /* [B*Tnew,H*D] */
 } HsAttentionCachedArgs;
 
+/* The sinks' part of attention's gradient (OpenAI 2025, gpt-oss, section 2.2).  attention_backward needs to know nothing
+ * of them, as lse holds them: with p_sink = exp(sink - lse), d(sink) = -p_sink dout.out summed over the rows. */
+typedef struct HsSinkBackwardArgs {
+    HsHeads heads;
+    HsTensor dout, out; /* [N,H*D] act */
+    HsTensor lse;       /* [N,H] f32 */
+    HsTensor sinks;     /* [H] f32 */
+    HsTensor dsinks;    /* [H] f32, accumulated */
+} HsSinkBackwardArgs;
+
+/* A stream as the sum of two, by learned numbers (nanochat: an earlier state of the residual stream is mixed in again, or
+ * taken out).  a and b are elements `at` of vectors, one for each layer. */
+typedef struct HsBlendArgs {
+    int64_t at;
+    float sign;    /* 1 or -1 */
+    HsTensor a, b; /* [L] f32; a optional: 1 */
+    HsTensor x, z; /* [N,C] act, of one dtype */
+    HsTensor y;    /* [N,C] as x; may be x */
+} HsBlendArgs;
+
+/* Of dx, dz, da and db at least one. */
+
+typedef struct HsBlendBackwardArgs {
+    int64_t at;
+    float sign;
+    HsTensor a, b;
+    HsTensor dy, x, z;               /* [N,C] act; x with da alone, z with db alone, as nothing else reads them */
+    bool accumulate_x, accumulate_z; /* dx +=, dz += */
+    HsTensor dx, dz;                 /* [N,C] act, each optional; dx may be dy where it does not accumulate */
+    HsTensor da, db;                 /* [L] f32, each optional, da with a alone: element `at` is added to; in an order
+                                        * that depends on shapes alone */
+} HsBlendBackwardArgs;
+
+/* A number for each row and head from the first K features of the row. */
+typedef struct HsGateArgs {
+    float factor;  /* above 0: the largest that a gate becomes */
+    HsTensor x;    /* [N,C] act, C >= K */
+    HsTensor w;    /* [G,K] act, whatever x is */
+    HsTensor gate; /* [N,G] f32 */
+} HsGateArgs;
+
+/* Of dx and dw at least one. */
+
+typedef struct HsGateBackwardArgs {
+    float factor;
+    HsTensor dgate, gate; /* [N,G] f32 */
+    HsTensor x, w;        /* x with dw alone, as nothing else reads it */
+    bool accumulate;      /* dx +=, where columns from K on stay as they are; else these become 0 */
+    HsTensor dx;          /* [N,C] act, optional */
+    HsTensor dw;          /* [G,K] f32 or 16, optional, accumulated in an order that depends on shapes alone */
+} HsGateBackwardArgs;
+
+/* The token before, mixed in (nanochat's smear).  The first token of a document, and of a sequence, has none: y = x.
+ * y overlaps nothing. */
+typedef struct HsSmearArgs {
+    int64_t sequence_length; /* T; N is a multiple */
+    HsTensor starts;         /* [N] i32, optional */
+    HsTensor before;         /* [N / T,C] as x, optional, without starts: x of the token before each sequence's first */
+    HsTensor x;              /* [N,C] act */
+    HsTensor gate;           /* [N,1] f32 */
+    HsTensor strength;       /* [1] f32 */
+    HsTensor y;              /* [N,C] as x */
+} HsSmearArgs;
+
+typedef struct HsSmearBackwardArgs {
+    int64_t sequence_length;
+    HsTensor starts;
+    HsTensor dy, x;     /* [N,C] act */
+    HsTensor gate;      /* [N,1] f32 */
+    HsTensor strength;  /* [1] f32 */
+    HsTensor dx;        /* [N,C] act; overlaps nothing */
+    HsTensor dgate;     /* [N,1] f32; 0 where there is no token before */
+    HsTensor dstrength; /* [1] f32, optional, accumulated in an order that depends on shapes alone: += sum over rows of
+                           * gate[n] dy[n].x[n - 1] */
+} HsSmearBackwardArgs;
+
+/* Values of tokens by themselves, added to those of attention in packed rows (Zhou et al. 2024; nanochat). */
+typedef struct HsAddValuesArgs {
+    HsHeads heads;
+    HsTensor tokens; /* [N] i32, each in [0, V) */
+    HsTensor table;  /* [V,G*D] act */
+    HsTensor gate;   /* [N,G] f32 */
+    HsTensor x, y;   /* [N,(H+2G)D] act; q and k heads are copied; y may be x */
+} HsAddValuesArgs;
+
+typedef struct HsAddValuesBackwardArgs {
+    HsHeads heads;
+    HsTensor tokens, table, gate;
+    HsTensor dy;    /* [N,(H+2G)D] act: the gradient of y, and of x */
+    HsTensor drows; /* [N,G*D] act: of the table's rows, for embedding_backward; optional */
+    HsTensor dgate; /* [N,G] f32 */
+} HsAddValuesBackwardArgs;
+
 /* x [N,2F] = [gate|up], y [N,F], both act */
 typedef struct HsUnaryArgs {
+    HsActivation gate; /* f: silu or gelu */
     HsTensor x, y;
 } HsUnaryArgs;
 
 typedef struct HsUnaryBackwardArgs {
+    HsActivation gate;
     HsTensor dy, x; /* [N,F], [N,2F] act */
     HsTensor dx;    /* [N,2F] act */
 } HsUnaryBackwardArgs;
@@ -355,9 +554,12 @@ typedef struct HsDropoutArgs {
 } HsDropoutArgs;
 
 /* Softmax cross-entropy over rows, loss in nats, with the gradient in the same pass.  A target of -1 is ignored: loss
- * 0, gradient row 0.  z-loss: PaLM (Chowdhery et al. 2022, section 5). */
+ * 0, gradient row 0.  z-loss: PaLM (Chowdhery et al. 2022, section 5).
+ * Here and below, where there is a `cap` c, a logit is  c tanh(x / c)  of the number x that is stored (Gemma Team 2024,
+ * section 2), in f32, and dlogits are gradients with respect to x:  those of the logit times 1 - (logit / c)^2. */
 typedef struct HsCrossEntropyArgs {
     HsTensor logits;             /* [N,V] act */
+    float cap;                   /* 0: none */
     HsTensor targets;            /* [N] i32, -1 or in [0, V) */
     float z_loss;                /* coefficient z, 0 for none */
     const float *gradient_scale; /* device scalar gs: loss scale / number of counted targets */
@@ -365,13 +567,15 @@ typedef struct HsCrossEntropyArgs {
     HsTensor dlogits;            /* [N,V] act, of 16-bit logits their own; optional; may be logits itself */
 } HsCrossEntropyArgs;
 
-/* What dark experience replay keeps of a row (Buzzega et al. 2020, section 3).  Of equal logits the first comes first;
- * NaN is never taken.  Where a row has fewer than K numbers, the last entries have index -1 and value 0. */
+/* What dark experience replay keeps of a row (Buzzega et al. 2020, section 3).  The order is that of the numbers that are
+ * stored, with a cap and without.  Of equal ones the first comes first; NaN is never taken.  Where a row has fewer than K
+ * numbers, the last entries have index -1 and value 0. */
 enum { HS_MOST_KEPT_LOGITS = 256 };
 typedef struct HsTopLogitsArgs {
     HsTensor logits; /* [N,V] f32 */
-    HsTensor value;  /* [N,K] f32, K at most V and HS_MOST_KEPT_LOGITS */
-    HsTensor index;  /* [N,K] i32 */
+    float cap;
+    HsTensor value; /* [N,K] f32, K at most V and HS_MOST_KEPT_LOGITS */
+    HsTensor index; /* [N,K] i32 */
 } HsTopLogitsArgs;
 
 /* DER++ (Buzzega et al. 2020, eq. 6) in replayed rows with a target other than -1: the squared distance to the logits
@@ -379,6 +583,7 @@ typedef struct HsTopLogitsArgs {
  * already.  Entries with index -1 are passed over; the others of a row differ.  Other rows stay as they are. */
 typedef struct HsMatchLogitsArgs {
     HsTensor logits;             /* [N,V] f32 */
+    float cap;                   /* of logits; values are kept with it */
     HsTensor targets, replayed;  /* [N] i32; replayed: 0 or 1 */
     HsTensor value, index;       /* [N,K] f32, i32 in [-1, V) */
     float weight, target_weight; /* a, b */
@@ -400,9 +605,10 @@ typedef struct HsTeaching {
  * The loss is LwF's cross-entropy of q and p without q's own entropy, a constant: 0 where student and teacher agree. */
 typedef struct HsDistillArgs {
     HsTensor logits, teacher; /* [N,V] f32 */
-    HsTensor targets;         /* [N] i32 */
-    HsTensor replayed;        /* [N] i32, optional: none is */
-    HsTeaching fresh, again;  /* of rows that are not, and that are replayed */
+    float cap, teacher_cap;
+    HsTensor targets;        /* [N] i32 */
+    HsTensor replayed;       /* [N] i32, optional: none is */
+    HsTeaching fresh, again; /* of rows that are not, and that are replayed */
     const float *gradient_scale;
     HsTensor losses; /* [N] f32; 0 where there is no target or teacher, but replayed rows without one are not written */
     HsTensor dlogits; /* [N,V] act, not logits itself */
@@ -579,7 +785,8 @@ typedef struct HsDotArgs {
  * draw row_offset + rows[n]. */
 typedef struct HsSampleLabelsArgs {
     HsRng rng;
-    HsTensor logits;  /* [N,V] act */
+    HsTensor logits; /* [N,V] act */
+    float cap;
     HsTensor targets; /* [N] i32; -1 stays, anything else is replaced */
     HsTensor rows;    /* [N] i32, optional; read where there is a target */
 } HsSampleLabelsArgs;

@@ -3,12 +3,14 @@
  * Causal attention with grouped queries (Vaswani et al. 2017, eq. 1; Ainslie et al. 2023).  For query row i of head h,
  * the keys j that it sees (HsScoreRule) and kv head h / (H/G), and dropout factors f_ij (0 or 1/(1-p)):
  *     s_ij = scale q_i.k_j     p_ij = exp(s_ij - lse_i)     lse_i = log sum_j exp(s_ij)     out_i = sum_j f_ij p_ij v_j
+ * With a sink z of the head, lse_i = log(sum_j exp(s_ij) + exp(z)), so that a row's p_ij add up to less than 1.
  * With a cap c, s_ij becomes c tanh(s_ij / c), and ds_ij below is times 1 - (s_ij / c)^2.
  * The sum runs online, with a running maximum (Milakov & Gimelshein 2018, algorithm 3), so nothing of size T is held.
  * Backward (Dao 2023, appendix B.2), with do = dout:
  *     delta_i = do_i.out_i = sum_j p_ij f_ij do_i.v_j        dv_j = sum_i f_ij p_ij do_i
  *     ds_ij = p_ij (f_ij do_i.v_j - delta_i)                 dq_i = scale sum_j ds_ij k_j
  *                                                            dk_j = scale sum_i ds_ij q_i
+ * With a sink all that stays as it is, as lse holds it, and      dz = -sum_i exp(z - lse_i) delta_i
  */
 #include "kernels/ref/ref.h"
 
@@ -92,7 +94,8 @@ static void online_begin(HsOnline *online, int64_t width)
         online->sum[d] = 0.0;
 }
 
-static void online_add(HsOnline *online, double score, double factor, const HsTensor *v, int64_t offset, int64_t width)
+/* Into the denominator; returns the score's weight. */
+static double online_count(HsOnline *online, double score, int64_t width)
 {
     if (score > online->maximum) {
         const double shrink = exp(online->maximum - score);
@@ -103,7 +106,18 @@ static void online_add(HsOnline *online, double score, double factor, const HsTe
     }
     const double weight = exp(score - online->maximum);
     online->total += weight;
-    add_scaled(v, offset, width, weight * factor, online->sum);
+    return weight;
+}
+
+static void online_add(HsOnline *online, double score, double factor, const HsTensor *v, int64_t offset, int64_t width)
+{
+    add_scaled(v, offset, width, online_count(online, score, width) * factor, online->sum);
+}
+
+static void online_end(HsOnline *online, const HsTensor *sinks, int64_t h, int64_t width)
+{
+    if (hs_tensor_present(sinks))
+        (void)online_count(online, hs_ref_load(sinks, h), width);
 }
 
 HsStatus hs_ref_attention_forward(HsContext *context, const HsAttentionArgs *args)
@@ -123,6 +137,7 @@ HsStatus hs_ref_attention_forward(HsContext *context, const HsAttentionArgs *arg
                 const double factor = mask_factor(&args->rng, args->dropout, heads, row, h, key - first);
                 online_add(&online, score, factor, &args->qkv, value_at(heads, key, h / group), width);
             }
+            online_end(&online, &args->sinks, h, width);
             store_vector(&args->out, (row * heads->heads + h) * width, width, 1.0 / online.total, online.sum);
             hs_ref_store(&args->lse, row * heads->heads + h, online.maximum + log(online.total));
         }
@@ -207,6 +222,25 @@ HsStatus hs_ref_attention_backward(HsContext *context, const HsAttentionBackward
     return HS_OK;
 }
 
+HsStatus hs_ref_sink_backward(HsContext *context, const HsSinkBackwardArgs *args)
+{
+    (void)context;
+    const HsHeads *heads = &args->heads;
+    const int64_t width = heads->head_dim;
+    HsHeadVector dout;
+    for (int64_t h = 0; h < heads->heads; h++) {
+        double sum = hs_ref_load(&args->dsinks, h);
+        for (int64_t row = 0; row < hs_heads_rows(heads); row++) {
+            const int64_t at = row * heads->heads + h;
+            load_vector(&args->dout, at * width, width, dout);
+            sum -= exp(hs_ref_load(&args->sinks, h) - hs_ref_load(&args->lse, at)) *
+                   dot(&args->out, at * width, width, dout);
+        }
+        hs_ref_store(&args->dsinks, h, sum);
+    }
+    return HS_OK;
+}
+
 /* Copy the new rows' k and v behind what the cache holds, then attend to all of it. */
 HsStatus hs_ref_attention_cached(HsContext *context, const HsAttentionCachedArgs *args)
 {
@@ -232,6 +266,7 @@ HsStatus hs_ref_attention_cached(HsContext *context, const HsAttentionCachedArgs
                 const double score = score_of(&args->rule, dot(&args->k_cache, at, width, q));
                 online_add(&online, score, 1.0, &args->v_cache, at, width);
             }
+            online_end(&online, &args->sinks, h, width);
             store_vector(&args->out, (row * heads->heads + h) * width, width, 1.0 / online.total, online.sum);
         }
     }

@@ -5,6 +5,8 @@
  *     match_logits   a/K sum_k (l_k - z_k)^2,     d/dl_k = 2 a/K (l_k - z_k)                  (their eq. 6)
  *     distill        a sum_v q_v (log q_v - log p_v),   d/dl_v = a/t (p_v - q_v),   p = softmax(l/t), q = softmax(z/t)
  *                    (Li & Hoiem 2016, eq. 2 and 3)
+ * Under a cap these are gradients with respect to l, and what is added to dlogits is that times dl/dx of the x that is
+ * stored.
  */
 #include "kernels/ref/ref.h"
 
@@ -33,7 +35,7 @@ HsStatus hs_ref_top_logits(HsContext *context, const HsTopLogitsArgs *args)
                     best_at = v;
                 }
             }
-            hs_ref_store(&args->value, n * kept + k, best);
+            hs_ref_store(&args->value, n * kept + k, hs_ref_cap_logit(best, args->cap)); /* the order is x's */
             index[n * kept + k] = (int32_t)best_at;
             if (best_at < 0) /* no number is left: nothing comes behind this place either */
                 best = -INFINITY;
@@ -59,9 +61,10 @@ HsStatus hs_ref_match_logits(HsContext *context, const HsMatchLogitsArgs *args)
             for (int64_t k = n * kept; k < (n + 1) * kept; k++) {
                 if (index[k] != v)
                     continue;
-                const double distance = hs_ref_load(&args->logits, row + v) - hs_ref_load(&args->value, k);
+                const double x = hs_ref_load(&args->logits, row + v);
+                const double distance = hs_ref_cap_logit(x, args->cap) - hs_ref_load(&args->value, k);
                 loss += share * distance * distance;
-                gradient += scale * 2.0 * share * distance;
+                gradient += scale * 2.0 * share * distance * hs_ref_cap_slope(x, args->cap);
             }
             hs_ref_store(&args->dlogits, row + v, gradient);
         }
@@ -70,14 +73,28 @@ HsStatus hs_ref_match_logits(HsContext *context, const HsMatchLogitsArgs *args)
     return HS_OK;
 }
 
-/* log sum_v exp(l_v / t) */
-static double log_sum_exp(const HsTensor *logits, int64_t row, int64_t count, double temperature)
+/* A row of student or teacher, and how it is read. */
+typedef struct Side {
+    const HsTensor *logits;
+    float cap;
+    int64_t row, count;
+    double temperature;
+} Side;
+
+static double logit_at(const Side *side, int64_t v)
 {
+    return hs_ref_cap_logit(hs_ref_load(side->logits, side->row + v), side->cap);
+}
+
+/* log sum_v exp(l_v / t) */
+static double log_sum_exp(const Side *side)
+{
+    const double temperature = side->temperature;
     double maximum = -INFINITY, total = 0.0;
-    for (int64_t v = 0; v < count; v++)
-        maximum = fmax(maximum, hs_ref_load(logits, row + v));
-    for (int64_t v = 0; v < count; v++)
-        total += exp((hs_ref_load(logits, row + v) - maximum) / temperature);
+    for (int64_t v = 0; v < side->count; v++)
+        maximum = fmax(maximum, logit_at(side, v));
+    for (int64_t v = 0; v < side->count; v++)
+        total += exp((logit_at(side, v) - maximum) / temperature);
     return maximum / temperature + log(total);
 }
 
@@ -99,15 +116,17 @@ HsStatus hs_ref_distill(HsContext *context, const HsDistillArgs *args)
             continue;
         }
         double loss = 0.0;
-        const double student_lse = log_sum_exp(&args->logits, row, vocabulary, t);
-        const double teacher_lse = log_sum_exp(&args->teacher, row, vocabulary, t);
+        const Side student = { &args->logits, args->cap, row, vocabulary, t };
+        const Side teacher = { &args->teacher, args->teacher_cap, row, vocabulary, t };
+        const double student_lse = log_sum_exp(&student), teacher_lse = log_sum_exp(&teacher);
         for (int64_t v = 0; targets[n] >= 0 && v < vocabulary; v++) {
-            const double log_p = hs_ref_load(&args->logits, row + v) / t - student_lse;
-            const double log_q = hs_ref_load(&args->teacher, row + v) / t - teacher_lse;
+            const double log_p = logit_at(&student, v) / t - student_lse;
+            const double log_q = logit_at(&teacher, v) / t - teacher_lse;
+            const double slope = hs_ref_cap_slope(hs_ref_load(&args->logits, row + v), args->cap);
             loss += a * exp(log_q) * (log_q - log_p);
             hs_ref_store(&args->dlogits, row + v,
                          (double)teaching->target_weight * hs_ref_load(&args->dlogits, row + v) +
-                             scale * a / t * (exp(log_p) - exp(log_q)));
+                             scale * a / t * (exp(log_p) - exp(log_q)) * slope);
         }
         hs_ref_store(&args->losses, n, loss);
     }

@@ -19,7 +19,7 @@ HsStatus hs_ref_document_starts(HsContext *context, const HsDocumentStartsArgs *
     return HS_OK;
 }
 
-/* y[n,c] = token_table[tokens[n],c] + position_table[start + n mod T - starts[n], c] */
+/* y[n,c] = factor token_table[tokens[n],c] + position_table[start + n mod T - starts[n], c] */
 HsStatus hs_ref_embedding_forward(HsContext *context, const HsEmbeddingArgs *args)
 {
     (void)context;
@@ -29,7 +29,7 @@ HsStatus hs_ref_embedding_forward(HsContext *context, const HsEmbeddingArgs *arg
         const int64_t token = tokens[n];
         const int64_t position = args->position_start + n % args->sequence_length - hs_start_of(&args->starts, n);
         for (int64_t c = 0; c < columns; c++) {
-            double value = hs_ref_load(&args->token_table, token * columns + c);
+            double value = (double)args->factor * hs_ref_load(&args->token_table, token * columns + c);
             if (hs_tensor_present(&args->position_table))
                 value += hs_ref_load(&args->position_table, position * columns + c);
             hs_ref_store(&args->y, n * columns + c, value);
@@ -50,9 +50,10 @@ static bool seen_before(const int32_t *tokens, int64_t n)
 /* Columns are summed in strips, so that the sums of one table row fit on the stack and are rounded once. */
 enum { STRIP = 64 };
 
-/* table[row] += the sum of dy over the n in first, first + stride, ... that `tokens` (when given) maps to `row`. */
-static void add_rows(const HsTensor *dy, const HsTensor *table, int64_t row, int64_t first, int64_t stride,
-                     const int32_t *tokens)
+/* table[row] += factor times the sum of dy over the n in first, first + stride, ... that `tokens` (when given) maps to
+ * `row`. */
+static void add_rows(const HsTensor *dy, float factor, const HsTensor *table, int64_t row, int64_t first,
+                     int64_t stride, const int32_t *tokens)
 {
     const int64_t rows = dy->shape[0], columns = dy->shape[1];
     for (int64_t strip = 0; strip < columns; strip += STRIP) {
@@ -64,7 +65,7 @@ static void add_rows(const HsTensor *dy, const HsTensor *table, int64_t row, int
             if (tokens && tokens[n] != row)
                 continue;
             for (int64_t c = 0; c < width; c++)
-                sum[c] += hs_ref_load(dy, n * columns + strip + c);
+                sum[c] += (double)factor * hs_ref_load(dy, n * columns + strip + c);
         }
         for (int64_t c = 0; c < width; c++)
             hs_ref_store(table, row * columns + strip + c, sum[c]);
@@ -91,14 +92,14 @@ HsStatus hs_ref_embedding_backward(HsContext *context, const HsEmbeddingBackward
     const int32_t *tokens = args->tokens.data;
     for (int64_t n = 0; n < args->dy.shape[0] && hs_tensor_present(&args->dtoken_table); n++) {
         if (!seen_before(tokens, n))
-            add_rows(&args->dy, &args->dtoken_table, tokens[n], n, 1, tokens);
+            add_rows(&args->dy, args->factor, &args->dtoken_table, tokens[n], n, 1, tokens);
     }
     for (int64_t position = 0; hs_tensor_present(&args->dposition_table) && position < args->sequence_length;
          position++) {
         if (hs_tensor_present(&args->starts))
             add_positions(args, position);
         else
-            add_rows(&args->dy, &args->dposition_table, position, position, args->sequence_length, NULL);
+            add_rows(&args->dy, 1.0f, &args->dposition_table, position, position, args->sequence_length, NULL);
     }
     return HS_OK;
 }

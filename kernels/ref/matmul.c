@@ -91,24 +91,25 @@ static void multiply_tiles(const HsSumTile *a, const HsSumTile *b, int64_t k_cou
     }
 }
 
-/* Everything after the sum, for one element.  GELU sees `pre` as it is stored: backward will read the same number. */
+/* Everything after the sum, for one element.  A function sees `pre` as it is stored: backward will read the same number. */
 static void finish_element(const HsMatmulArgs *args, int64_t row, int64_t column, double sum)
 {
+    const HsActivation function = hs_epilogue_activation(args->epilogue);
     const int64_t index = row * args->c.shape[1] + column;
     double value = (double)args->alpha * sum;
     if (hs_tensor_present(&args->addend))
         value += hs_ref_load(&args->addend, row * args->addend.shape[1] + column);
     if (hs_tensor_present(&args->bias))
         value += hs_ref_load(&args->bias, column);
-    if (args->epilogue == HS_EPILOGUE_GELU) {
+    if (hs_epilogue_activates(args->epilogue)) {
         if (hs_tensor_present(&args->pre))
             value = hs_ref_store_rounded(&args->pre, index, value);
-        value = hs_ref_gelu(value);
-    } else if (args->epilogue == HS_EPILOGUE_GELU_BACKWARD) {
-        value *= hs_ref_gelu_derivative(hs_ref_load(&args->pre, index));
+        value = hs_ref_activation(function, value);
+    } else if (hs_epilogue_differentiates(args->epilogue)) {
+        value *= hs_ref_derivative(function, hs_ref_load(&args->pre, index));
     }
-    if (args->epilogue == HS_EPILOGUE_SWIGLU_BACKWARD) {
-        hs_ref_swiglu_gradient(&args->pre, &args->c, row, column, value);
+    if (hs_epilogue_ungates(args->epilogue)) {
+        hs_ref_gate_gradient(function, &args->pre, &args->c, row, column, value);
         return;
     }
     if (hs_tensor_present(&args->residual))
@@ -130,12 +131,12 @@ static HsMatmulArgs with_scales(const HsMatmulArgs *args)
 HsStatus hs_ref_matmul(HsContext *context, const HsMatmulArgs *given)
 {
     const HsMatmulArgs scaled = with_scales(given), *const args = &scaled;
-    if (args->epilogue == HS_EPILOGUE_SWIGLU) { /* of pre as stored: backward will read the same numbers */
+    if (hs_epilogue_gates(args->epilogue)) { /* of pre as stored: backward will read the same numbers */
         HsMatmulArgs product = *args;
         product.epilogue = HS_EPILOGUE_NONE;
         product.c = args->pre;
         product.pre = (HsTensor){ 0 };
-        const HsUnaryArgs swiglu = { .x = args->pre, .y = args->c };
+        const HsUnaryArgs swiglu = { .gate = hs_epilogue_activation(args->epilogue), .x = args->pre, .y = args->c };
         product.alpha = given->alpha;
         HS_TRY(hs_ref_matmul(context, &product));
         return hs_ref_swiglu_forward(context, &swiglu);

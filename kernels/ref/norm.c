@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT
  *
  * Layer norm (Ba, Kiros & Hinton 2016, eq. 4) and root-mean-square norm (Zhang & Sennrich 2019, eq. 4), over whole rows
- * and over the q and k heads of a packed projection (QK-norm).
- *     xhat = (x - mean) rstd,   y = weight xhat + bias,   rstd = 1 / sqrt(mean((x - mean)^2) + epsilon)
- * rms has mean = 0 and no bias.  With g = weight dy, differentiating xhat through mean and rstd gives
+ * and over the q and k heads of a packed projection, each or all of a kind at once (QK-norm).
+ *     xhat = (x - mean) rstd,   y = weight xhat + bias [+ addend],   rstd = 1 / sqrt(mean((x - mean)^2) + epsilon)
+ * rms has mean = 0 and no bias; an absent weight is 1.  With g = weight dy, differentiating xhat through mean and rstd gives
  *     dx = rstd (g - mean(g) - xhat mean(g xhat)),   dweight = sum_n dy xhat,   dbias = sum_n dy
  * where rms lacks the mean(g) term.
  */
 #include "kernels/ref/ref.h"
 
-/* `width` elements from `offset`: a row, or a head of a row. */
+/* `width` elements from `offset`: a row, a head of a row, or its heads of a kind. */
 typedef struct HsStretch {
     int64_t offset, width;
 } HsStretch;
@@ -33,14 +33,25 @@ static double rstd_of(const HsTensor *x, HsStretch at, double mean, double epsil
     return 1.0 / sqrt(sum / (double)at.width + epsilon);
 }
 
-static void normalize(const HsTensor *x, HsStretch at, double mean, double rstd, const HsTensor *weight,
-                      const HsTensor *bias, const HsTensor *y)
+static double weight_at(const HsTensor *weight, int64_t c)
+{
+    return hs_tensor_present(weight) ? hs_ref_load(weight, c) : 1.0;
+}
+
+/* What y is made of; bias and addend may be absent. */
+typedef struct HsNormalized {
+    const HsTensor *x, *weight, *bias, *addend, *y;
+} HsNormalized;
+
+static void normalize(const HsNormalized *with, HsStretch at, double mean, double rstd)
 {
     for (int64_t c = 0; c < at.width; c++) {
-        double value = hs_ref_load(weight, c) * (hs_ref_load(x, at.offset + c) - mean) * rstd;
-        if (hs_tensor_present(bias))
-            value += hs_ref_load(bias, c);
-        hs_ref_store(y, at.offset + c, value);
+        double value = weight_at(with->weight, c) * (hs_ref_load(with->x, at.offset + c) - mean) * rstd;
+        if (hs_tensor_present(with->bias))
+            value += hs_ref_load(with->bias, c);
+        if (hs_tensor_present(with->addend))
+            value += hs_ref_load(with->addend, at.offset + c);
+        hs_ref_store(with->y, at.offset + c, value);
     }
 }
 
@@ -55,11 +66,12 @@ HsStatus hs_ref_norm_forward(HsContext *context, const HsNormArgs *args)
                                     .y = args->x };
         HS_TRY(hs_ref_dropout_forward(context, &sum));
     }
+    const HsNormalized with = { &args->x, &args->weight, &args->bias, &args->addend, &args->y };
     for (int64_t n = 0; n < args->x.shape[0]; n++) {
         const HsStretch row = { n * columns, columns };
         const double mean = args->kind == HS_NORM_LAYER ? mean_of(&args->x, row) : 0.0;
         const double rstd = rstd_of(&args->x, row, mean, (double)args->epsilon);
-        normalize(&args->x, row, mean, rstd, &args->weight, &args->bias, &args->y);
+        normalize(&with, row, mean, rstd);
         if (hs_tensor_present(&args->mean))
             hs_ref_store(&args->mean, n, mean);
         hs_ref_store(&args->rstd, n, rstd);
@@ -78,14 +90,14 @@ static void normalize_backward(const HsNormGradient *with, HsStretch at, double 
 {
     double sum_g = 0.0, sum_g_xhat = 0.0;
     for (int64_t c = 0; c < at.width; c++) {
-        const double g = hs_ref_load(with->weight, c) * hs_ref_load(with->dy, at.offset + c);
+        const double g = weight_at(with->weight, c) * hs_ref_load(with->dy, at.offset + c);
         sum_g += g;
         sum_g_xhat += g * (hs_ref_load(with->x, at.offset + c) - mean) * rstd;
     }
     const double mean_g = with->centre ? sum_g / (double)at.width : 0.0;
     const double mean_g_xhat = sum_g_xhat / (double)at.width;
     for (int64_t c = 0; c < at.width; c++) {
-        const double g = hs_ref_load(with->weight, c) * hs_ref_load(with->dy, at.offset + c);
+        const double g = weight_at(with->weight, c) * hs_ref_load(with->dy, at.offset + c);
         const double xhat = (hs_ref_load(with->x, at.offset + c) - mean) * rstd;
         const double dx = rstd * (g - mean_g - xhat * mean_g_xhat);
         hs_ref_store(with->dx, at.offset + c, with->accumulate ? hs_ref_load(with->dx, at.offset + c) + dx : dx);
@@ -134,45 +146,65 @@ static void copy_stretch(const HsTensor *x, HsStretch at, const HsTensor *y)
         hs_ref_store(y, at.offset + c, hs_ref_load(x, at.offset + c));
 }
 
-/* Head h of row n, in the order [q heads | k heads | v heads]. */
-static HsStretch head_of(const HsHeads *heads, int64_t n, int64_t h)
+/* What is normed of a row, one behind the other: each query head, then each key head; whole: all query heads at once,
+ * then all key heads. */
+static int64_t count_normed(const HsHeads *heads, bool whole)
 {
-    const int64_t per_row = heads->heads + 2 * heads->kv_heads;
-    return (HsStretch){ (n * per_row + h) * heads->head_dim, heads->head_dim };
+    return whole ? 2 : heads->heads + heads->kv_heads;
+}
+
+static bool is_query(const HsHeads *heads, bool whole, int64_t i)
+{
+    return i < (whole ? 1 : heads->heads);
+}
+
+static HsStretch normed_at(const HsHeads *heads, bool whole, int64_t n, int64_t i)
+{
+    const int64_t row = n * (heads->heads + 2 * heads->kv_heads);
+    if (!whole)
+        return (HsStretch){ (row + i) * heads->head_dim, heads->head_dim };
+    return (HsStretch){ (row + (i == 0 ? 0 : heads->heads)) * heads->head_dim,
+                        (i == 0 ? heads->heads : heads->kv_heads) * heads->head_dim };
+}
+
+static HsStretch values_at(const HsHeads *heads, int64_t n)
+{
+    const int64_t row = n * (heads->heads + 2 * heads->kv_heads);
+    return (HsStretch){ (row + heads->heads + heads->kv_heads) * heads->head_dim, heads->kv_heads * heads->head_dim };
 }
 
 HsStatus hs_ref_head_norm_forward(HsContext *context, const HsHeadNormArgs *args)
 {
     (void)context;
     const HsHeads *heads = &args->heads;
-    const int64_t normed = heads->heads + heads->kv_heads;
-    const HsTensor no_bias = { 0 };
+    const int64_t normed = count_normed(heads, args->whole);
+    const HsTensor absent = { 0 };
     for (int64_t n = 0; n < args->x.shape[0]; n++) {
-        for (int64_t h = 0; h < normed; h++) {
-            const HsStretch head = head_of(heads, n, h);
-            const HsTensor *weight = h < heads->heads ? &args->q_weight : &args->k_weight;
-            const double rstd = rstd_of(&args->x, head, 0.0, (double)args->epsilon);
-            normalize(&args->x, head, 0.0, rstd, weight, &no_bias, &args->y);
-            hs_ref_store(&args->rstd, n * normed + h, rstd);
+        for (int64_t i = 0; i < normed; i++) {
+            const HsStretch at = normed_at(heads, args->whole, n, i);
+            const HsTensor *weight = is_query(heads, args->whole, i) ? &args->q_weight : &args->k_weight;
+            const HsNormalized with = { &args->x, weight, &absent, &absent, &args->y };
+            const double rstd = rstd_of(&args->x, at, 0.0, (double)args->epsilon);
+            normalize(&with, at, 0.0, rstd);
+            hs_ref_store(&args->rstd, n * normed + i, rstd);
         }
-        for (int64_t h = normed; h < normed + heads->kv_heads; h++)
-            copy_stretch(&args->x, head_of(heads, n, h), &args->y);
+        copy_stretch(&args->x, values_at(heads, n), &args->y);
     }
     return HS_OK;
 }
 
-/* dweight[d] += sum over rows n and heads h in [first, end) of dy xhat */
-static void head_weight_gradient(const HsHeadNormBackwardArgs *args, int64_t first, int64_t end,
-                                 const HsTensor *dweight)
+/* dweight[d] += sum over rows n and what is normed with that weight of dy xhat */
+static void head_weight_gradient(const HsHeadNormBackwardArgs *args, bool query, const HsTensor *dweight)
 {
-    const int64_t normed = args->heads.heads + args->heads.kv_heads;
-    for (int64_t d = 0; d < args->heads.head_dim && hs_tensor_present(dweight); d++) {
+    const int64_t normed = count_normed(&args->heads, args->whole);
+    for (int64_t d = 0; hs_tensor_present(dweight) && d < dweight->shape[0]; d++) {
         double sum = hs_ref_load(dweight, d);
         for (int64_t n = 0; n < args->x.shape[0]; n++) {
-            for (int64_t h = first; h < end; h++) {
-                const int64_t index = head_of(&args->heads, n, h).offset + d;
-                sum += hs_ref_load(&args->dy, index) * hs_ref_load(&args->x, index) *
-                       hs_ref_load(&args->rstd, n * normed + h);
+            for (int64_t i = 0; i < normed; i++) {
+                const int64_t index = normed_at(&args->heads, args->whole, n, i).offset + d;
+                if (is_query(&args->heads, args->whole, i) == query)
+                    sum += hs_ref_load(&args->dy, index) * hs_ref_load(&args->x, index) *
+                           hs_ref_load(&args->rstd, n * normed + i);
             }
         }
         hs_ref_store(dweight, d, sum);
@@ -183,17 +215,17 @@ HsStatus hs_ref_head_norm_backward(HsContext *context, const HsHeadNormBackwardA
 {
     (void)context;
     const HsHeads *heads = &args->heads;
-    const int64_t normed = heads->heads + heads->kv_heads;
-    head_weight_gradient(args, 0, heads->heads, &args->dq_weight);
-    head_weight_gradient(args, heads->heads, normed, &args->dk_weight);
+    const int64_t normed = count_normed(heads, args->whole);
+    head_weight_gradient(args, true, &args->dq_weight);
+    head_weight_gradient(args, false, &args->dk_weight);
     for (int64_t n = 0; n < args->x.shape[0]; n++) {
-        for (int64_t h = 0; h < normed; h++) {
-            const HsTensor *weight = h < heads->heads ? &args->q_weight : &args->k_weight;
+        for (int64_t i = 0; i < normed; i++) {
+            const HsTensor *weight = is_query(heads, args->whole, i) ? &args->q_weight : &args->k_weight;
             const HsNormGradient with = { &args->dy, &args->x, weight, &args->dx, false, false };
-            normalize_backward(&with, head_of(heads, n, h), 0.0, hs_ref_load(&args->rstd, n * normed + h));
+            normalize_backward(&with, normed_at(heads, args->whole, n, i), 0.0,
+                               hs_ref_load(&args->rstd, n * normed + i));
         }
-        for (int64_t h = normed; h < normed + heads->kv_heads; h++)
-            copy_stretch(&args->dy, head_of(heads, n, h), &args->dx);
+        copy_stretch(&args->dy, values_at(heads, n), &args->dx);
     }
     hs_ref_find_amax(&args->dx);
     return HS_OK;

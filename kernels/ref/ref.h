@@ -41,12 +41,24 @@ static inline double hs_ref_store_rounded(const HsTensor *tensor, int64_t index,
     return hs_ref_load(tensor, index);
 }
 
-/* GELU, tanh form (Hendrycks & Gimpel 2016, section 2): x/2 (1 + tanh(u)), u = sqrt(2/pi) (x + 0.044715 x^3). */
-double hs_ref_gelu(double x);
-/* gelu'(x) = (1 + t)/2 + x/2 (1 - t^2) u',  u' = sqrt(2/pi) (1 + 3 * 0.044715 x^2),  t = tanh(u). */
-double hs_ref_gelu_derivative(double x);
-/* dx = [gate|up]'s gradient at (row, column) of y = silu(gate) up, x [N,2F] = [gate|up]. */
-void hs_ref_swiglu_gradient(const HsTensor *x, const HsTensor *dx, int64_t row, int64_t column, double dy);
+/* The functions of HsActivation, and their derivatives. */
+double hs_ref_activation(HsActivation function, double x);
+double hs_ref_derivative(HsActivation function, double x);
+/* dx = [gate|up]'s gradient at (row, column) of y = f(gate) up, x [N,2F] = [gate|up]. */
+void hs_ref_gate_gradient(HsActivation f, const HsTensor *x, const HsTensor *dx, int64_t row, int64_t column,
+                          double dy);
+
+/* A capped logit, cap 0: x itself, and its derivative by x, 1 - tanh^2 = 1 / cosh^2, which does not cancel. */
+static inline double hs_ref_cap_logit(double x, float cap)
+{
+    return cap > 0.0f ? (double)cap * tanh(x / (double)cap) : x;
+}
+
+static inline double hs_ref_cap_slope(double x, float cap)
+{
+    const double secant = cap > 0.0f ? 1.0 / cosh(x / (double)cap) : 1.0;
+    return secant * secant;
+}
 
 /* Dropout's factor of an element: 1 / (1 - p) when it is kept, else 0.  rng.h states the rule. */
 static inline double hs_ref_dropout_factor(const HsRng *rng, float probability, uint64_t element)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Rotary position embedding (Su et al. 2021, eq. 34), halves layout: the pair (x[i], x[i + D/2]) of every q and k head
+ * Rotary position embedding (Su et al. 2021, eq. 34), halves layout: the pair (x[i], x[i + R/2]) of every q and k head
  * is rotated by position * w_i and multiplied by the rule's amplitude (kernels/ops/rope_rule.h).  A rotation's
  * transpose is its inverse, so backward rotates by the negative angle.
  */
@@ -12,7 +12,7 @@ HsStatus hs_ref_rope(HsContext *context, const HsRopeArgs *args)
 {
     (void)context;
     const HsHeads *heads = &args->heads;
-    const int64_t width = heads->head_dim, half = width / 2;
+    const int64_t width = heads->head_dim, turned = hs_rope_rotated(&args->rule, width), half = turned / 2;
     const double amplitude = hs_rope_amplitude(&args->rule);
     const int64_t rotated = heads->heads + heads->kv_heads, per_row = rotated + heads->kv_heads;
     for (int64_t n = 0; n < args->x.shape[0]; n++) {
@@ -30,8 +30,9 @@ HsStatus hs_ref_rope(HsContext *context, const HsRopeArgs *args)
                 hs_ref_store(&args->y, second, a * s + b * c);
             }
         }
-        for (int64_t c = rotated * width; c < per_row * width; c++)
-            hs_ref_store(&args->y, n * per_row * width + c, hs_ref_load(&args->x, n * per_row * width + c));
+        for (int64_t c = 0; c < per_row * width; c++)
+            if (c >= rotated * width || c % width >= turned)
+                hs_ref_store(&args->y, n * per_row * width + c, hs_ref_load(&args->x, n * per_row * width + c));
     }
     hs_ref_find_amax(&args->y);
     return HS_OK;

@@ -6,6 +6,11 @@
  */
 #include "kernels/ref/ref.h"
 
+static double logit_at(const HsSampleLabelsArgs *args, int64_t index)
+{
+    return hs_ref_cap_logit(hs_ref_load(&args->logits, index), args->cap);
+}
+
 HsStatus hs_ref_sample_labels(HsContext *context, const HsSampleLabelsArgs *args)
 {
     (void)context;
@@ -18,14 +23,14 @@ HsStatus hs_ref_sample_labels(HsContext *context, const HsSampleLabelsArgs *args
         const HsPhilox draw = hs_rng_draw(&args->rng, (uint64_t)(args->rng.row_offset + (rows ? rows[n] : n)));
         double maximum = -INFINITY, total = 0.0, sum = 0.0;
         for (int64_t v = 0; v < vocabulary; v++)
-            maximum = fmax(maximum, hs_ref_load(&args->logits, n * vocabulary + v));
+            maximum = fmax(maximum, logit_at(args, n * vocabulary + v));
         for (int64_t v = 0; v < vocabulary; v++)
-            total += exp(hs_ref_load(&args->logits, n * vocabulary + v) - maximum);
+            total += exp(logit_at(args, n * vocabulary + v) - maximum);
         const double limit = (double)hs_rng_uniform(draw.word[0]) * total;
         /* A row with NaN compares false all along and gets the last label; its gradient will tell. */
         int64_t label = 0;
         for (; label < vocabulary - 1; label++) {
-            sum += exp(hs_ref_load(&args->logits, n * vocabulary + label) - maximum);
+            sum += exp(logit_at(args, n * vocabulary + label) - maximum);
             if (sum > limit)
                 break;
         }

@@ -40,7 +40,7 @@ static HsProductFormat format_of_codes(const HsMatmulArgs *args)
     return forward && a->depth <= STRAIGHT_DEPTH ? HS_PRODUCT_FP8 : HS_PRODUCT_FP8_PROMOTED;
 }
 
-/* From the operands: c is twice as wide as the product, or half, where SwiGLU follows. */
+/* From the operands: c is twice as wide as the product, or half, where a gate follows. */
 HsProductKey hs_product_key(const HsMatmulArgs *args)
 {
     return (HsProductKey){

@@ -77,7 +77,7 @@ typedef struct HsTuningTable {
     uint64_t hash; /* of the file's bytes, 48 bits; never 0 */
 } HsTuningTable;
 
-/* The product of a call; SwiGLU's second pass apart. */
+/* The product of a call; a gate's second pass apart. */
 HsProductKey hs_product_key(const HsMatmulArgs *args);
 /* Ascending m, n, k, layout, format: negative, 0 or positive. */
 int hs_product_compare(const HsProductKey *a, const HsProductKey *b);

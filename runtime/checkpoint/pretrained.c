@@ -176,17 +176,47 @@ static const char *bare_name(const char *name)
     return prefixed ? strchr(name, '.') + 1 : NULL;
 }
 
-const HsNamedTensor *hs_pretrained_find(const HsPretrained *pretrained, const char *name, const char **path)
+/* Where a folder is of text and pictures, the text's part stands behind one of these: names, and names without their own
+ * prefix. */
+static const char older_part[] = "language_model.", newer_part[] = "model.language_model.";
+
+static const HsNamedTensor *find_form(const HsPretrained *pretrained, const char *prefix, const char *name,
+                                      const char **path)
 {
-    for (const char *form = name; form; form = form == name ? bare_name(name) : NULL) {
-        for (int i = pretrained->count - 1; i >= 0; i--) {
-            const HsNamedTensor *found = hs_safetensors_find(&pretrained->files[i], form);
-            *path = pretrained->paths[i];
-            if (found)
-                return found;
-        }
+    char form[sizeof newer_part + sizeof((HsNamedTensor *)0)->name];
+    snprintf(form, sizeof form, "%s%s", prefix, name);
+    for (int i = pretrained->count - 1; i >= 0; i--) {
+        const HsNamedTensor *found = hs_safetensors_find(&pretrained->files[i], form);
+        *path = pretrained->paths[i];
+        if (found)
+            return found;
     }
     return NULL;
+}
+
+const HsNamedTensor *hs_pretrained_find(const HsPretrained *pretrained, const char *name, const char **path)
+{
+    const char *const bare = bare_name(name);
+    const HsNamedTensor *found = find_form(pretrained, "", name, path);
+    if (!found && bare)
+        found = find_form(pretrained, "", bare, path);
+    if (!found)
+        found = find_form(pretrained, older_part, name, path);
+    if (!found && bare)
+        found = find_form(pretrained, newer_part, bare, path);
+    return found;
+}
+
+/* A file's name without what stands before the text's part; *part: whether that was there. */
+static const char *name_in_text(const char *name, bool *part)
+{
+    const char *const prefixes[] = { newer_part, older_part };
+    for (int i = 0; i < 2; i++) {
+        *part = strncmp(name, prefixes[i], strlen(prefixes[i])) == 0;
+        if (*part)
+            return name + strlen(prefixes[i]);
+    }
+    return name;
 }
 
 /* Not parameters: older releases of the library stored them. */
@@ -209,6 +239,8 @@ static bool is_zero_bias(const HsNamedTensor *named)
 
 static bool is_known(const HsWeights *weights, bool tied, const char *name)
 {
+    bool part;
+    name = name_in_text(name, &part);
     if (is_buffer(name) || (tied && strcmp(name, head_name) == 0))
         return true;
     for (int i = 0; i < weights->count; i++) {
@@ -220,16 +252,39 @@ static bool is_known(const HsWeights *weights, bool tied, const char *name)
     return false;
 }
 
+/* Whether the files hold a model of text and pictures. */
+static bool has_parts(const HsPretrained *pretrained)
+{
+    bool part = false;
+    for (int f = 0; f < pretrained->count && !part; f++)
+        for (int i = 0; i < pretrained->files[f].count && !part; i++)
+            (void)name_in_text(pretrained->files[f].tensors[i].name, &part);
+    return part;
+}
+
 static HsStatus check_names(const HsPretrained *pretrained, const HsWeights *weights, bool tied)
 {
+    const bool parts = has_parts(pretrained);
+    const char *other = NULL;
+    int others = 0;
     for (int f = 0; f < pretrained->count; f++)
-        for (int i = 0; i < pretrained->files[f].count; i++)
-            if (!is_known(weights, tied, pretrained->files[f].tensors[i].name) &&
-                !is_zero_bias(&pretrained->files[f].tensors[i]))
+        for (int i = 0; i < pretrained->files[f].count; i++) {
+            const HsNamedTensor *tensor = &pretrained->files[f].tensors[i];
+            bool part;
+            if (is_known(weights, tied, tensor->name) || is_zero_bias(tensor))
+                continue;
+            (void)name_in_text(tensor->name, &part);
+            if (!parts || part)
                 return hs_fail(
                     HS_EFORMAT,
                     "%s: tensor `%s` belongs to nothing that config.json describes: is it this model's config.json?",
-                    pretrained->paths[f], pretrained->files[f].tensors[i].name);
+                    pretrained->paths[f], tensor->name);
+            other = tensor->name;
+            others++;
+        }
+    if (others > 0)
+        hs_info("%s: %d tensors of other parts than the text's are left out, such as %s", pretrained->folder, others,
+                other);
     return HS_OK;
 }
 

@@ -75,15 +75,16 @@ static HsStatus check_finite(const char *file_name, const char *name, const HsTe
 }
 
 /* A matrix that is transposed in the file is copied by rows, each a column there. */
-static HsStatus copy_elements(const char *file_name, const HsNamedTensor *source, HsTensor *to, bool transposed)
+static HsStatus copy_elements(const char *file_name, const HsNamedTensor *source, HsTensor *to,
+                              const HsNamedTensor *destination)
 {
     double values[CHUNK];
     const HsTensor *from = &source->tensor;
-    const bool turned = transposed && to->rank == 2;
+    const bool turned = destination->transposed && to->rank == 2;
     const int64_t run = turned ? to->shape[1] : hs_tensor_count(to), stride = turned ? to->shape[0] : 1;
     const int64_t rows = turned ? to->shape[0] : 1;
     /* Integers have no bad values, and the same format needs no conversion: the bytes as they are. */
-    const bool plain = from->dtype == to->dtype && !turned;
+    const bool plain = from->dtype == to->dtype && !turned && destination->shift == 0;
     if (plain && hs_tensor_bytes(to) > 0)
         memcpy(to->data, from->data, hs_tensor_bytes(to));
     if (!hs_dtype_info(from->dtype)->is_float)
@@ -92,6 +93,8 @@ static HsStatus copy_elements(const char *file_name, const HsNamedTensor *source
         for (int64_t column = 0; column < run; column += CHUNK) {
             const int64_t here = run - column < CHUNK ? run - column : CHUNK, first = row * run + column;
             hs_safetensors_load(from, turned ? row + column * stride : first, stride, here, values);
+            for (int64_t i = 0; i < here; i++)
+                values[i] -= destination->shift;
             if (!plain)
                 store_run(to, first, here, values);
             HS_TRY(check_finite(file_name, source->name, to, first, here, values));
@@ -109,7 +112,7 @@ static HsStatus quantize_tensor(const char *file_name, const HsNamedTensor *sour
     if (!values.data)
         return hs_fail(HS_ENOMEM, "%s: no memory for tensor `%s`, %zu bytes", file_name, source->name,
                        hs_tensor_bytes(&values));
-    HsStatus status = copy_elements(file_name, source, &values, destination->transposed);
+    HsStatus status = copy_elements(file_name, source, &values, destination);
     if (status == HS_OK)
         status = hs_quantized_set(destination->quantized, destination->first, hs_tensor_count(&values), values.data,
                                   destination->context);
@@ -134,8 +137,7 @@ static HsStatus decode(const char *file_name, const char *name, const HsQuantize
 static HsStatus fill(const char *file_name, const HsNamedTensor *source, const HsQuantized *view,
                      const HsNamedTensor *destination, HsTensor *to)
 {
-    return view ? decode(file_name, source->name, view, to)
-                : copy_elements(file_name, source, to, destination->transposed);
+    return view ? decode(file_name, source->name, view, to) : copy_elements(file_name, source, to, destination);
 }
 
 /* Of a tensor that several processes have the range of this one. */

@@ -345,6 +345,8 @@ void hs_named_load(const HsNamedTensor *named, int64_t first, int64_t stride, in
         load_quantized(named, first, stride, count, values);
     else
         hs_safetensors_load(&named->tensor, first, stride, count, values);
+    for (int64_t i = 0; named->shift != 0 && i < count; i++)
+        values[i] += named->shift;
     if (!hs_tensor_present(&named->change.a))
         return;
     const int64_t columns = named->tensor.shape[1];

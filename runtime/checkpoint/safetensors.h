@@ -22,6 +22,7 @@ typedef struct HsNamedTensor {
     HsTensor tensor;    /* data NULL: zeros, to be written */
     HsContext *context; /* of the device that holds the data; NULL: host memory */
     bool transposed;    /* the file holds this matrix's transpose */
+    double shift;       /* what the file holds is larger by that; to be written: only of what is converted */
     bool converted;     /* the file holds it as `stored`, rounded to nearest even */
     HsDtype stored;
     HsLowRank change; /* only of what is converted, in host memory */
@@ -50,7 +51,7 @@ HsStatus hs_safetensors_open(const char *path, HsSafetensors *file);
 HsStatus hs_safetensors_parse(const char *name, const void *bytes, size_t size, HsSafetensors *file);
 /* Elements first, first + stride, ... of a tensor, `count` of them, as exact doubles; its data may lie unaligned. */
 void hs_safetensors_load(const HsTensor *tensor, int64_t first, int64_t stride, int64_t count, double *values);
-/* The same with the tensor's low-rank change, in double; stride 1, or a changed matrix's columns. */
+/* The same with the tensor's shift and low-rank change, in double; stride 1, or a changed matrix's columns. */
 void hs_named_load(const HsNamedTensor *named, int64_t first, int64_t stride, int64_t count, double *values);
 const HsNamedTensor *hs_safetensors_find(const HsSafetensors *file, const char *name);
 void hs_safetensors_close(HsSafetensors *file);

@@ -5,6 +5,7 @@
  *
  *     | u64 header bytes | {"__metadata__":{..},"name":{"dtype","shape","data_offsets"},..}  spaces to 8 | data ... |
  */
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <math.h>
@@ -221,6 +222,7 @@ static HsStatus put_tensor(int descriptor, const char *path, XXH3_state_t *hash,
     void *bytes = NULL;
     if (named->share.comm)
         return put_shared(descriptor, path, hash, named);
+    assert(named->shift == 0 || named->converted);
     if (!turned && !named->converted && named->tensor.data)
         return put_bytes(descriptor, path, hash, named);
     if (!is_on_host(named) && count > 0) {

@@ -41,6 +41,7 @@ static void add_parts(const HsParam *param, HsTensor tensor, const HsTensorShare
         item->quantized = quantized ? &param->stored.nf4 : NULL;
         item->first = quantized ? first * param->shape[1] : 0;
         item->transposed = naming >= HS_NAMING_PUBLISHED && param->published_transposed;
+        item->shift = naming >= HS_NAMING_PUBLISHED ? param->published_shift : 0;
         first += rows;
     }
 }

@@ -230,7 +230,7 @@ static HsStatus export_folder(const HsExportSource *source, const Arguments *arg
     HsNamedTensor *items = NULL;
     int count = 0;
     int64_t parameters = 0;
-    HsStatus status = hs_export_source_tensors(source, &items, &count);
+    HsStatus status = hs_export_source_tensors(source, HS_NAMING_PUBLISHED, &items, &count);
     for (int i = 0; i < count; i++) {
         items[i].converted = true;
         items[i].stored = format->dtype;

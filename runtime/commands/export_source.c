@@ -94,7 +94,8 @@ void hs_export_source_deinit(HsExportSource *source)
 int64_t hs_export_source_mlp_width(const HsExportSource *source)
 {
     for (int i = 0; i < source->model.param_count; i++)
-        if (strstr(source->model.params[i].name, "mlp.down_proj.weight"))
+        if (strstr(source->model.params[i].name, "mlp.down_proj.weight") ||
+            strstr(source->model.params[i].name, "mlp.fc2.weight"))
             return source->model.params[i].shape[1];
     return 0;
 }
@@ -169,7 +170,14 @@ static HsStatus find_change(const HsExportSource *source, const HsParam *param, 
     return HS_OK;
 }
 
-static HsStatus add_param(const HsExportSource *source, const HsParam *param, HsNamedTensor *items, int *count)
+/* From the source's numbers to those of the target. */
+static double shift_of(const HsExportSource *source, const HsParam *param, HsNaming naming)
+{
+    return ((naming == HS_NAMING_PUBLISHED) - (source->naming == HS_NAMING_PUBLISHED)) * param->published_shift;
+}
+
+static HsStatus add_param(const HsExportSource *source, const HsParam *param, HsNaming naming, HsNamedTensor *items,
+                          int *count)
 {
     int64_t first = 0;
     for (int part = 0; part < hs_param_stored_parts(param); part++) {
@@ -183,6 +191,7 @@ static HsStatus add_param(const HsExportSource *source, const HsParam *param, Hs
         else
             HS_TRY(find_part(source, param, item->name, rows, &item->tensor, &transposed));
         item->transposed = transposed != param->published_transposed;
+        item->shift = shift_of(source, param, naming);
         HS_TRY(find_change(source, param, first, rows, &item->change));
         if (!transposed)
             item->tensor.shape[0] = rows_written(source, param, rows);
@@ -213,7 +222,7 @@ HsStatus hs_export_source_adapters(const HsExportSource *source, HsNamedTensor *
         const int first = *count;
         if (model->params[i].beside_adapters)
             continue;
-        HS_TRY(add_param(source, &model->params[i], *items, count));
+        HS_TRY(add_param(source, &model->params[i], HS_NAMING_PUBLISHED, *items, count));
         for (int item = first; item < *count; item++) {
             char name[sizeof(*items)->name];
             snprintf(name, sizeof name, HS_PEFT_PREFIX "%.*s", (int)(sizeof name - sizeof HS_PEFT_PREFIX),
@@ -246,7 +255,7 @@ static void add_zero_output_bias(const HsParam *param, HsNamedTensor *items, int
         add_zero_bias(param, items, count);
 }
 
-HsStatus hs_export_source_tensors(const HsExportSource *source, HsNamedTensor **items, int *count)
+HsStatus hs_export_source_tensors(const HsExportSource *source, HsNaming naming, HsNamedTensor **items, int *count)
 {
     const HsModel *model = &source->model;
     const bool biases = hs_family_files(&source->config)->biases && !source->config.model.bias;
@@ -257,7 +266,7 @@ HsStatus hs_export_source_tensors(const HsExportSource *source, HsNamedTensor **
     for (int i = 0; i < model->param_count; i++) {
         if (model->params[i].role == HS_PARAM_ADAPTER)
             continue;
-        HS_TRY(add_param(source, &model->params[i], *items, count));
+        HS_TRY(add_param(source, &model->params[i], naming, *items, count));
         if (biases)
             add_zero_bias(&model->params[i], *items, count);
         else if (source->config.model.qkv_bias && !source->qwen_tokenizer)

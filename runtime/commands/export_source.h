@@ -27,9 +27,9 @@ typedef struct HsExportSource {
 HsStatus hs_export_source_init(HsExportSource *source, const char *folder);
 void hs_export_source_deinit(HsExportSource *source);
 
-/* The tensors under Hugging Face's names, in its layout, as views of the files, adapters merged; of a GPT-2 without biases with zeros for
- * them, which is the same function.  The caller frees *items.  errors: HS_EFORMAT, HS_ESHAPE naming file and tensor */
-HsStatus hs_export_source_tensors(const HsExportSource *source, HsNamedTensor **items, int *count);
+/* The tensors under Hugging Face's names, in its layout, as views of the files, adapters merged; of a GPT-2 without biases
+ * with zeros for them, which is the same function.  naming: whether gains are as its files have them, or as ours.  The caller frees *items.  errors: HS_EFORMAT, HS_ESHAPE naming file and tensor */
+HsStatus hs_export_source_tensors(const HsExportSource *source, HsNaming naming, HsNamedTensor **items, int *count);
 
 /* The same under PEFT's names, of what is trained next to a frozen model. */
 HsStatus hs_export_source_adapters(const HsExportSource *source, HsNamedTensor **items, int *count);

@@ -21,7 +21,12 @@ HsStatus hs_adoption_add(HsAdoption *adoption, const char *section, const char *
     HsStatus status = hs_config_value_set(row, place, list ? list : &scalar, &adoption->made);
     hs_yaml_destroy(list);
     HS_TRY(status);
-    adoption->items[adoption->count].key = row;
+    return hs_adoption_keep(adoption, section, key, from);
+}
+
+HsStatus hs_adoption_keep(HsAdoption *adoption, const char *section, const char *key, const char *from)
+{
+    adoption->items[adoption->count].key = hs_config_key_find(section, key);
     snprintf(adoption->items[adoption->count].from, sizeof adoption->items[0].from, "%s", from);
     adoption->count++;
     return HS_OK;

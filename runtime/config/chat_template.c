@@ -15,7 +15,9 @@
 
 enum { TEMPLATE_MAX_BYTES = 64 << 20 };
 
-#define NAMES "chatml, qwen2, qwen2.5, llama3, llama3.1 or alpaca"
+#define NAMES                                                                                                      \
+    "chatml, qwen2, qwen2.5, llama3, llama3.1, alpaca, gemma, gemma2, smollm3, phi3, phi3.5, phi4-mini, granite, " \
+    "granite3.0, mistral-v3, mistral-nemo, ministral or mistral-v7-tekken"
 
 /* Published texts, and what they are. */
 static const struct {
@@ -41,6 +43,24 @@ static const struct {
     { UINT64_C(0xc79034a9d5f0ae58), "qwen2", NULL },
     { UINT64_C(0x2469c9508f79506e), "qwen2.5", NULL },
     { UINT64_C(0xd5d943bd0bd9082f), "qwen2", NULL },
+    { UINT64_C(0xd9c620dcaf86f38d), "gemma", NULL },
+    { UINT64_C(0x2c2e86beabccd2a4), "gemma2", NULL },
+    { UINT64_C(0xa7378c92fb95c56c), "smollm3", NULL },
+    { UINT64_C(0x82fc89c04c54ba66), "phi3", NULL },
+    { UINT64_C(0xcd8aff863abd4554), "phi3.5", NULL },
+    { UINT64_C(0x874eeb59684ce46e), NULL, "leaves out system messages (the first Phi-3)" },
+    { UINT64_C(0x1c0680782a7c9316), "phi4-mini", NULL },
+    { UINT64_C(0xad20145afdf4bf61), "granite3.0", NULL },
+    { UINT64_C(0xcfd8ed9072b4cd0f), "granite", NULL },
+    { UINT64_C(0xb20bed472a0b8eee), "granite", NULL },
+    { UINT64_C(0x4b313ff2b8746170), "granite", NULL },
+    { UINT64_C(0x3ecf25733ce105a3), "granite", NULL },
+    { UINT64_C(0x40b3d5c4a9c13a19), "mistral-v3", NULL },
+    { UINT64_C(0xcae647ce0048756b), "mistral-nemo", NULL },
+    { UINT64_C(0xdf21de3e409ecb0c), "ministral", NULL },
+    { UINT64_C(0x6a6adf55847af499), "mistral-nemo", NULL },
+    { UINT64_C(0x027d8089e930e157), "mistral-v7-tekken", NULL },
+    { UINT64_C(0xdf8ea8c96e21d4e6), "mistral-v7-tekken", NULL },
     /* What an export of ours has (runtime/data/source/chat_program.c). */
     { UINT64_C(0xb2855e7bc0c8d324), "alpaca", NULL },
     { UINT64_C(0xfd60a58cb59c4aae), "alpaca", NULL },
@@ -51,6 +71,18 @@ static const struct {
     { UINT64_C(0x634542227e27be50), "qwen2.5", NULL }, /* of versions that rendered no tools, as llama3.1 above */
     { UINT64_C(0x35c0cd61e786fa05), "qwen2.5", NULL },
     { UINT64_C(0x893b414fbbe89688), "llama3.1", NULL },
+    { UINT64_C(0xac9761ac3be2e79c), "gemma", NULL },
+    { UINT64_C(0xe6bd8e5d10316b7d), "gemma2", NULL },
+    { UINT64_C(0xc16f8f3380d48262), "smollm3", NULL },
+    { UINT64_C(0xccbd2e0c81bb4cd7), "phi3", NULL },
+    { UINT64_C(0x202a929487451588), "phi3.5", NULL },
+    { UINT64_C(0xf4043df0e569510f), "phi4-mini", NULL },
+    { UINT64_C(0x623c3cebf2c3a6fd), "granite3.0", NULL },
+    { UINT64_C(0x4e30b3964bf9d409), "granite", NULL },
+    { UINT64_C(0x1bdc574c6ca0e756), "mistral-v3", NULL },
+    { UINT64_C(0xc2ee6befa908d889), "mistral-nemo", NULL },
+    { UINT64_C(0x5840177a91369dfc), "ministral", NULL },
+    { UINT64_C(0x5fdb8642df5459b6), "mistral-v7-tekken", NULL },
 };
 
 typedef struct Found {

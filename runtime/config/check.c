@@ -11,46 +11,8 @@
 #include "runtime/io/byte_size.h"
 
 #include <math.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* The origin of "mer.beta" or "tasks.1.name"; -1 for a key that does not exist. */
-static int find_origin(const HsConfig *config, const char *wanted)
-{
-    for (int i = 0; i < hs_config_key_count; i++) {
-        const HsConfigKey *key = &hs_config_key_table[i];
-        for (int task = 0; task < hs_config_key_places(config, key); task++) {
-            char dotted[HS_DOTTED_BYTES];
-            const HsConfigKey placed = hs_config_key_of_item(key, task);
-            if (strcmp(hs_config_key_dotted(&placed, dotted), wanted) == 0)
-                return hs_config_origin_index(key, task);
-        }
-    }
-    return -1;
-}
-
-HsStatus hs_config_relation_fail(const HsConfig *config, const char *first, const char *second, const char *format, ...)
-{
-    char message[512];
-    va_list arguments;
-    va_start(arguments, format);
-    vsnprintf(message, sizeof message, format, arguments);
-    va_end(arguments);
-    const char *const wanted[2] = { first, second };
-    for (int w = 0; w < 2 && wanted[w]; w++) {
-        int i = find_origin(config, wanted[w]);
-        if (i < 0)
-            continue;
-        HsKeySource source = config->origin->key[i].source;
-        if (source == HS_SOURCE_FILE)
-            return hs_yaml_fail(config->origin->name, config->origin->key[i].line, config->origin->key[i].column, "%s",
-                                message);
-        if (source == HS_SOURCE_COMMAND_LINE)
-            return hs_yaml_fail(NULL, 0, 0, "%s", message);
-    }
-    return hs_fail(HS_ECONFIG, "%s", message);
-}
 
 static HsStatus check_recompute(HsConfig *config)
 {
@@ -193,98 +155,6 @@ static HsStatus check_observation(const HsConfig *config)
         return hs_config_relation_fail(config, "memory.micro_batch", "batch_size",
                                        "batch_size (%lld) must be a multiple of memory.micro_batch (%lld)",
                                        (long long)config->training.batch_size, (long long)at_once);
-    return HS_OK;
-}
-
-/* Keys that one family reads and the other would pass over in silence: a run must not differ from what its file says. */
-static HsStatus check_family(const HsConfig *config)
-{
-    enum { GPT2 = HS_FAMILY_BIT(gpt2), LLAMA = HS_FAMILY_BIT(llama) };
-    const struct {
-        const char *key;
-        unsigned families; /* that read it */
-        bool used;
-    } rules[] = {
-        { "model.kv_heads", LLAMA, config->model.kv_heads != 0 },
-        { "model.head_dim", LLAMA, config->model.head_dim != 0 },
-        { "model.qkv_bias", LLAMA, config->model.qkv_bias },
-        { "model.qk_norm", LLAMA, config->model.qk_norm },
-        { "model.rope_scaling", LLAMA, !hs_is(config->model.rope_scaling, "none") },
-        { "model.bias", GPT2, config->model.bias },
-    };
-    char names[128];
-    for (size_t i = 0; i < sizeof rules / sizeof rules[0]; i++)
-        if (rules[i].used && !hs_family_is_in(config, rules[i].families))
-            return hs_config_relation_fail(config, rules[i].key, "model.family", "%s needs model.family %s (it is %s)",
-                                           rules[i].key, hs_family_names(rules[i].families, names, sizeof names),
-                                           config->model.family);
-    return HS_OK;
-}
-
-/* Keys of scaled rotary frequencies: each is read by some of the rules only, which need it. */
-static HsStatus check_rope(const HsConfig *config)
-{
-    const char *const scaling = config->model.rope_scaling;
-    const bool llama3 = hs_is(scaling, "llama3"), yarn = hs_is(scaling, "yarn");
-    const struct {
-        const char *key, *needs;
-        bool set, read;
-    } rules[] = {
-        { "model.rope_factor", "linear, llama3 or yarn", config->model.rope_factor != 1, !hs_is(scaling, "none") },
-        { "model.rope_original_positions", "llama3 or yarn", config->model.rope_original_positions != 0,
-          llama3 || yarn },
-        { "model.rope_low_freq_factor", "llama3", config->model.rope_low_freq_factor != 1, llama3 },
-        { "model.rope_high_freq_factor", "llama3", config->model.rope_high_freq_factor != 4, llama3 },
-        { "model.rope_beta_slow", "yarn", config->model.rope_beta_slow != 1, yarn },
-        { "model.rope_beta_fast", "yarn", config->model.rope_beta_fast != 32, yarn },
-        { "model.rope_attention_factor", "yarn", config->model.rope_attention_factor != 0, yarn },
-    };
-    for (size_t i = 0; i < sizeof rules / sizeof rules[0]; i++)
-        if (rules[i].set && !rules[i].read)
-            return hs_config_relation_fail(config, rules[i].key, "model.rope_scaling",
-                                           "%s is read only where model.rope_scaling is %s (it is %s): remove it",
-                                           rules[i].key, rules[i].needs, scaling);
-    if ((llama3 || yarn) && config->model.rope_original_positions == 0)
-        return hs_config_relation_fail(
-            config, "model.rope_scaling", NULL,
-            "model.rope_scaling: %s needs model.rope_original_positions, the length before scaling", scaling);
-    const char *const low_key = yarn ? "model.rope_beta_slow" : "model.rope_low_freq_factor";
-    const char *const high_key = yarn ? "model.rope_beta_fast" : "model.rope_high_freq_factor";
-    const double low = yarn ? config->model.rope_beta_slow : config->model.rope_low_freq_factor;
-    const double high = yarn ? config->model.rope_beta_fast : config->model.rope_high_freq_factor;
-    char a[32], b[32];
-    if ((llama3 || yarn) && low >= high)
-        return hs_config_relation_fail(config, low_key, high_key, "%s (%s) must be below %s (%s)", low_key,
-                                       hs_config_real_text(low, a), high_key, hs_config_real_text(high, b));
-    if (yarn && config->model.rope_theta <= 1)
-        return hs_config_relation_fail(config, "model.rope_theta", "model.rope_scaling",
-                                       "model.rope_scaling: yarn needs model.rope_theta above 1");
-    return HS_OK;
-}
-
-static HsStatus check_model(const HsConfig *config)
-{
-    HS_TRY(check_family(config));
-    HS_TRY(check_rope(config));
-    long long heads = config->model.heads, kv_heads = config->model.kv_heads, width = config->model.width;
-    long long head_dim = config->model.head_dim ? config->model.head_dim : width / heads;
-    if (config->model.head_dim == 0 && width % heads != 0)
-        return hs_config_relation_fail(config, "model.width", "model.heads",
-                                       "model.width (%lld) must be a multiple of model.heads (%lld)", width, heads);
-    if (kv_heads > 0 && heads % kv_heads != 0)
-        return hs_config_relation_fail(config, "model.kv_heads", "model.heads",
-                                       "model.heads (%lld) must be a multiple of model.kv_heads (%lld)", heads,
-                                       kv_heads);
-    if (hs_is(config->model.family, "llama") && head_dim % 2 != 0)
-        return hs_config_relation_fail(config, "model.head_dim", "model.width",
-                                       "rotary positions need an even head size (it is %lld); change model.head_dim or "
-                                       "model.width / model.heads",
-                                       head_dim);
-    long long positions = config->model.max_positions, length = config->training.max_length;
-    if (hs_is(config->model.family, "gpt2") && positions > 0 && length > positions)
-        return hs_config_relation_fail(config, "max_length", "model.max_positions",
-                                       "max_length (%lld) must be at most model.max_positions (%lld)", length,
-                                       positions);
     return HS_OK;
 }
 
@@ -614,7 +484,7 @@ HsStatus hs_config_check(HsConfig *config)
     HS_TRY(check_kernels(config));
     HS_TRY(check_evaluation(config));
     HS_TRY(check_observation(config));
-    HS_TRY(check_model(config));
+    HS_TRY(hs_config_check_model(config));
     if (hs_is(config->tokenizer.kind, "bpe") && config->tokenizer.path[0] == '\0')
         return hs_config_relation_fail(config, "tokenizer.kind", NULL,
                                        "tokenizer.kind: bpe needs tokenizer.path, a Hugging Face tokenizer.json");

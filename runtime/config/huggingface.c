@@ -39,6 +39,15 @@ static bool looks_at(const HsModelReader *reader, unsigned families)
     return families >> reader->type->family & 1u;
 }
 
+/* Whether the type has a row for a key of its config.json. */
+static bool is_read(const HsModelType *type, const char *name)
+{
+    for (const HsModelRow *row = type->own_rows; row && row->key; row++)
+        if (strcmp(row->names[0], name) == 0)
+            return true;
+    return false;
+}
+
 /* Keys that only one value of is served; absent is that value.  A type does not look at the others' keys. */
 static HsStatus check_fixed(const HsModelReader *reader)
 {
@@ -59,7 +68,7 @@ static HsStatus check_fixed(const HsModelReader *reader)
     char text[HS_MODEL_TEXT_BYTES];
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         const HsJson *value = hs_json_get(reader->root, rows[i].key);
-        if (value && looks_at(reader, rows[i].families) &&
+        if (value && looks_at(reader, rows[i].families) && !is_read(reader->type, rows[i].key) &&
             strcmp(hs_model_show(value, text, sizeof text), rows[i].value) != 0)
             return hs_model_unsupported(reader, rows[i].key, value, rows[i].supported);
     }
@@ -73,7 +82,7 @@ static HsStatus check_fixed(const HsModelReader *reader)
         return hs_model_unsupported(reader, "mlp_bias", mlp, "an MLP without biases");
     if (biases && reader->type->biases && !hs_json_is_bool(biases))
         return hs_fail(HS_EFORMAT, "%s: attention_bias must be true or false", reader->path);
-    if (biases && reader->type->biases && hs_json_is_true(biases) && reader->type->qk_norm)
+    if (biases && reader->type->biases && hs_json_is_true(biases) && strcmp(reader->type->name, "llama") != 0)
         return hs_model_unsupported(reader, "attention_bias", biases,
                                     "false, or model_type llama with biases of q, k, v alone");
     const HsJson *map = hs_json_get(reader->root, "auto_map");
@@ -126,95 +135,84 @@ static HsStatus check_unread(const HsModelReader *reader)
 
 static HsStatus check_activation(const HsModelReader *reader)
 {
-    const HsFamilyFiles *const family = hs_family_files_of(reader->type->family);
-    const HsJson *activation = hs_json_get(reader->root, family->activation);
+    const HsModelType *const type = reader->type;
+    const HsJson *activation = hs_json_get(reader->root, type->activation);
     const char *const name = hs_json_string(activation);
-    for (const char *const *known = family->activations; name && *known; known++)
+    for (const char *const *known = type->activations; name && *known; known++)
         if (strcmp(name, *known) == 0)
             return HS_OK;
-    return activation ? hs_model_unsupported(reader, family->activation, activation, family->activations[0]) : HS_OK;
+    return activation ? hs_model_unsupported(reader, type->activation, activation, type->activations[0]) : HS_OK;
 }
 
-/* Whether some layer has the window, where layers may differ. */
-static HsStatus find_windowed_layer(const HsModelReader *reader, bool *windowed)
+/* Model types that are not read, by what they have that none here has, and the nearest one that is. */
+static HsStatus refuse_type(const HsModelReader *reader, const HsJson *value)
 {
-    const HsJson *layers = hs_model_member(reader->root, "layer_types"),
-                 *from = hs_json_get(reader->root, "max_window_layers");
-    const HsJson *all = hs_json_get(reader->root, "num_hidden_layers");
-    *windowed = false;
-    if (layers && (!hs_json_is_array(layers) || (all && hs_json_count(layers) != hs_json_number(all))))
-        return hs_fail(HS_EFORMAT, "%s: layer_types must be a list with a kind for each of num_hidden_layers",
-                       reader->path);
-    for (const HsJson *layer = hs_json_first(layers); layer; layer = hs_json_next(layer)) {
-        const char *kind = hs_json_string(layer);
-        if (!kind || (strcmp(kind, "full_attention") != 0 && strcmp(kind, "sliding_attention") != 0))
-            return hs_model_unsupported(reader, "layer_types", layer, "full_attention, sliding_attention");
-        *windowed = *windowed || strcmp(kind, "sliding_attention") == 0;
-    }
-    if (from && (!hs_json_is_number(from) || floor(hs_json_number(from)) != hs_json_number(from)))
-        return hs_fail(HS_EFORMAT, "%s: max_window_layers must be a whole number", reader->path);
-    if (!layers)
-        *windowed = hs_json_number(all) > (from ? hs_json_number(from) : 28.0);
-    return HS_OK;
+    static const struct {
+        const char *begins, *has, *nearest;
+    } rows[] = {
+        { "qwen3_5", "Gated DeltaNet", "qwen3" },
+        { "qwen3_next", "Gated DeltaNet and experts", "qwen3" },
+        { "qwen2_moe", "experts", "qwen2" },
+        { "qwen3_moe", "experts", "qwen3" },
+        { "gemma3n", "embeddings by layer", "gemma3_text" },
+        { "gemma4", "embeddings by layer and shared keys", "gemma3_text" },
+        { "gemma", "the norms of the first Gemma", "gemma2" },
+        { "mixtral", "experts", "mistral" },
+        { "ministral3", "queries scaled by position", "ministral" },
+        { "phimoe", "experts", "phi3" },
+        { "phi", "biases and one norm a block", "phi3" },
+        { "olmoe", "experts", "olmo2" },
+        { "olmo", "norms without weights", "olmo2" },
+        { "granitemoe", "experts or Mamba layers", "granite" },
+        { "llama4", "experts", "llama" },
+        { "gpt_oss", "experts and sinks", "llama" },
+        { "deepseek", "latent attention and experts", "llama" },
+        { "lfm2", "gated convolutions", "llama" },
+    };
+    char known[256], text[HS_MODEL_TEXT_BYTES];
+    const char *const name = hs_json_string(value);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        if (strncmp(name, rows[i].begins, strlen(rows[i].begins)) == 0)
+            return hs_fail(HS_EUNSUPPORTED,
+                           "%s: model_type is %s, which is not supported (%s); the nearest that is: %s", reader->path,
+                           hs_model_show(value, text, sizeof text), rows[i].has, rows[i].nearest);
+    return hs_model_unsupported(reader, "model_type", value, hs_model_type_names(known, sizeof known));
 }
 
-/* A window of attention that is as long as the sequences is none. */
-static HsStatus check_window(const HsModelReader *reader, int64_t max_length)
-{
-    const HsJson *window = hs_json_get(reader->root, "sliding_window");
-    const HsJson *asked = hs_json_get(reader->root, "use_sliding_window");
-    const HsJson *layers = hs_model_member(reader->root, "layer_types");
-    bool windowed = reader->type->window, sliding = false;
-    if (layers && !reader->type->window_by_layer) {
-        HS_TRY(find_windowed_layer(reader, &sliding));
-        if (sliding || windowed) /* Mistral's windows are those of all layers */
-            return hs_model_unsupported(reader, "layer_types", layers, "layers of one kind: leave the key out");
-    }
-    const double said = hs_json_number(window);
-    if (!reader->type->window && said < (double)max_length)
-        return hs_model_unsupported(reader, "sliding_window", window, "none for this model_type: leave the key out");
-    if (!reader->type->window)
-        return HS_OK;
-    if (reader->type->window_by_layer) {
-        if (asked && !hs_json_is_bool(asked))
-            return hs_fail(HS_EFORMAT, "%s: use_sliding_window must be true or false", reader->path);
-        HS_TRY(find_windowed_layer(reader, &windowed));
-        const bool on = asked && hs_json_is_true(asked) && !(window && hs_json_is_null(window));
-        if (windowed && layers && !on)
-            return hs_model_unsupported(reader, "layer_types", layers, "full_attention where no window is asked for");
-        windowed = windowed && on;
-    }
-    if (!windowed || (window && hs_json_is_null(window)))
-        return HS_OK;
-    const double width = window ? hs_json_number(window) : 4096.0;
-    if (!(width >= 1 && floor(width) == width))
-        return hs_model_unsupported(reader, "sliding_window", window, "a whole number of tokens from 1 on, or null");
-    if (width >= (double)max_length) {
-        const double positions = hs_json_number(hs_model_member(reader->root, "max_position_embeddings"));
-        if (positions > width)
-            hs_warn("%s: attention sees the last %.0f tokens; here it sees all, which is the same up to that length",
-                    reader->path, width);
-        return HS_OK;
-    }
-    return hs_fail(HS_EUNSUPPORTED,
-                   "%s: sliding_window is %.0f, less than max_length (%lld), and attention within a window is not "
-                   "supported: lower max_length",
-                   reader->path, width, (long long)max_length);
-}
-
+/* Of a folder of text and pictures the text's part is read. */
 static HsStatus find_type(HsModelReader *reader)
 {
     const HsJson *value = hs_model_member(reader->root, "model_type");
+    const HsJson *text = hs_model_member(reader->root, "text_config");
     const char *const name = hs_json_string(value);
+    const char *const inner = hs_json_string(hs_model_member(text, "model_type"));
     if (!name)
         return hs_fail(HS_EFORMAT, "%s: model_type is missing", reader->path);
-    char known[256];
     reader->type = hs_model_type_find(name);
-    return reader->type ? HS_OK
-                        : hs_model_unsupported(reader, "model_type", value, hs_model_type_names(known, sizeof known));
+    if (!reader->type && inner && hs_model_type_find(inner)) {
+        hs_info("%s: of model_type %s the text's part is read, %s; the others are left out", reader->path, name, inner);
+        reader->type = hs_model_type_find(inner);
+        reader->root = text;
+    }
+    return reader->type ? HS_OK : refuse_type(reader, value);
 }
 
-static HsStatus read_model(HsModelReader *reader, int64_t max_length)
+/* What all models of the type have, so that a configuration that says otherwise is told. */
+static HsStatus add_traits(const HsModelReader *reader)
+{
+    const char *key;
+    for (int i = 0; (key = hs_model_telling_key(i)) != NULL; i++) {
+        const char *const value = hs_model_trait(reader->type, key);
+        const bool said = strcmp(key, "bias") == 0 || strcmp(key, "qkv_bias") == 0; /* by the family's own part */
+        if (said || hs_model_type_reads(reader->type, key))
+            continue;
+        HS_TRY(value ? hs_model_add(reader, key, value, "model_type")
+                     : hs_adoption_keep(reader->adoption, "model", key, "model_type"));
+    }
+    return HS_OK;
+}
+
+static HsStatus read_model(HsModelReader *reader)
 {
     if (!hs_json_is_object(reader->root))
         return hs_fail(HS_EFORMAT, "%s: not a JSON object", reader->path);
@@ -223,22 +221,22 @@ static HsStatus read_model(HsModelReader *reader, int64_t max_length)
     HS_TRY(check_unread(reader));
     HS_TRY(check_activation(reader));
     HS_TRY(check_quantization(reader));
-    HS_TRY(check_window(reader, max_length));
     HS_TRY(hs_model_add(reader, "family", hs_family_files_of(reader->type->family)->name, "model_type"));
     for (const HsModelRow *row = reader->type->rows; row->key; row++)
         HS_TRY(hs_model_add_member(reader, reader->root, row));
-    return hs_family_files_of(reader->type->family)->read(reader);
+    for (const HsModelRow *row = reader->type->own_rows; row && row->key; row++)
+        HS_TRY(hs_model_add_member(reader, reader->root, row));
+    HS_TRY(add_traits(reader));
+    HS_TRY(hs_family_files_of(reader->type->family)->read(reader));
+    return hs_model_add_layers(reader);
 }
 
-HsStatus hs_huggingface_read(const char *path, int64_t max_length, bool is_set, HsAdoption *adoption)
+HsStatus hs_huggingface_read(const char *path, HsAdoption *adoption)
 {
     HsJson *root = NULL;
     HS_TRY(hs_json_read_python(path, CONFIG_JSON_BYTES, &root));
     HsModelReader reader = { .path = path, .root = root, .adoption = adoption };
-    const double positions = hs_json_number(hs_json_get(root, "max_position_embeddings"));
-    if (!is_set && positions >= 1 && positions < (double)max_length)
-        max_length = (int64_t)positions;
-    const HsStatus status = read_model(&reader, max_length);
+    const HsStatus status = read_model(&reader);
     hs_json_destroy(root);
     return status;
 }

@@ -2,15 +2,17 @@
  *
  * A family's own part of config.json, read and written.
  */
+#include <math.h>
 #include <string.h>
 
 #include "runtime/config/huggingface.h"
 #include "runtime/config/huggingface_reader.h"
+#include "runtime/config/table.h"
 
 HsStatus hs_model_read_llama(const HsModelReader *reader)
 {
     const HsModelType *type = reader->type;
-    const HsModelRow head_dim = { "head_dim", { "head_dim" }, HS_ROW_WHOLE, type->head_dim, type->null_head_dim };
+    const HsModelRow head_dim = { "head_dim", { "head_dim" }, HS_ROW_WHOLE, type->head_dim, type->null_head_dim, NULL };
     const HsJson *kv_heads = hs_json_get(reader->root, "num_key_value_heads");
     const HsJson *all = hs_json_get(reader->root, "num_attention_heads");
     char heads[HS_MODEL_TEXT_BYTES] = "32"; /* the missing one's */
@@ -18,16 +20,15 @@ HsStatus hs_model_read_llama(const HsModelReader *reader)
         HS_TRY(hs_model_value_text(reader, "num_attention_heads", all, HS_ROW_WHOLE, heads));
     /* null, and absent in a Llama's file: as many as query heads */
     const bool as_many = kv_heads ? hs_json_is_null(kv_heads) : type->kv_heads[0] == '\0';
-    const HsModelRow groups = {
-        "kv_heads", { "num_key_value_heads" }, HS_ROW_WHOLE, as_many ? heads : type->kv_heads, type->null_kv_heads
-    };
+    const HsModelRow groups = { "kv_heads",          { "num_key_value_heads" },
+                                HS_ROW_WHOLE,        as_many ? heads : type->kv_heads,
+                                type->null_kv_heads, NULL };
     HS_TRY(hs_model_add_member(reader, reader->root, &groups));
     HS_TRY(hs_model_add_member(reader, reader->root, &head_dim));
     const HsJson *asked = hs_json_get(reader->root, "attention_bias"); /* o_proj's must be zero: pretrained.c */
-    const bool biases = type->qkv_bias || (type->biases && asked && hs_json_is_true(asked));
-    HS_TRY(
-        hs_model_add(reader, "qkv_bias", biases ? "true" : "false", type->qkv_bias ? "model_type" : "attention_bias"));
-    HS_TRY(hs_model_add(reader, "qk_norm", type->qk_norm ? "true" : "false", "model_type"));
+    const bool always = hs_model_trait(type, "qkv_bias") != NULL;
+    const bool biases = always || (type->biases && asked && hs_json_is_true(asked));
+    HS_TRY(hs_model_add(reader, "qkv_bias", biases ? "true" : "false", always ? "model_type" : "attention_bias"));
     return hs_model_add_positions(reader);
 }
 
@@ -41,8 +42,9 @@ HsStatus hs_model_read_gpt2(const HsModelReader *reader)
     return hs_model_add(reader, "bias", "true", "model_type");
 }
 
-void hs_model_write_gpt2(const HsConfig *config, int64_t mlp_width, bool biases, HsJson *root)
+void hs_model_write_gpt2(const HsConfig *config, const HsModelType *type, int64_t mlp_width, bool biases, HsJson *root)
 {
+    (void)type;
     (void)mlp_width;
     (void)biases;
     static const char *const drops[] = { "resid_pdrop", "embd_pdrop", "attn_pdrop" };
@@ -59,34 +61,36 @@ void hs_model_write_gpt2(const HsConfig *config, int64_t mlp_width, bool biases,
     hs_json_set_bool(root, "scale_attn_weights", true);
 }
 
-static void set_rope(const HsConfig *config, HsJson *root)
+/* The file's number for one of ours; what ours leaves open is settled. */
+static double number_of(const HsConfig *config, const HsModelRow *row)
 {
-    const char *const kind = config->model.rope_scaling;
-    hs_json_set_real(root, "rope_theta", config->model.rope_theta);
-    if (strcmp(kind, "none") == 0)
-        return;
-    HsJson *rope = hs_json_object();
-    hs_json_set_string(rope, "rope_type", kind);
-    hs_json_set_real(rope, "factor", config->model.rope_factor);
-    if (strcmp(kind, "linear") != 0)
-        hs_json_set_integer(rope, "original_max_position_embeddings", config->model.rope_original_positions);
-    if (strcmp(kind, "llama3") == 0) {
-        hs_json_set_real(rope, "low_freq_factor", config->model.rope_low_freq_factor);
-        hs_json_set_real(rope, "high_freq_factor", config->model.rope_high_freq_factor);
-    }
-    if (strcmp(kind, "yarn") == 0) {
-        hs_json_set_real(rope, "beta_fast", config->model.rope_beta_fast);
-        hs_json_set_real(rope, "beta_slow", config->model.rope_beta_slow);
-        if (config->model.rope_attention_factor > 0)
-            hs_json_set_real(rope, "attention_factor", config->model.rope_attention_factor);
-    }
-    hs_json_set(root, "rope_scaling", rope);
+    const HsConfigKey *key = hs_config_key_find("model", row->key);
+    const int64_t width = config->model.width, heads = config->model.heads;
+    double value = *(const double *)((const char *)config + key->offset);
+    if (value == 0 && strcmp(row->key, "score_scale") == 0)
+        value = 1.0 / sqrt((double)(config->model.head_dim ? config->model.head_dim : width / heads));
+    if (value == 0 && strcmp(row->key, "embedding_factor") == 0)
+        value = sqrt((double)width);
+    return row->kind == HS_ROW_INVERSE ? 1.0 / value : row->kind == HS_ROW_INVERSE_ROOT ? 1.0 / (value * value) : value;
 }
 
-void hs_model_write_llama(const HsConfig *config, int64_t mlp_width, bool biases, HsJson *root)
+static void write_own_rows(const HsConfig *config, const HsModelType *type, HsJson *root)
+{
+    for (const HsModelRow *row = type->own_rows; row && row->key; row++) {
+        const double number = number_of(config, row), whole = nearbyint(number);
+        if (number == 0 && row->null_means)
+            hs_json_set(root, row->names[0], hs_json_new_null());
+        else if (fabs(number - whole) <= 1e-12 * fabs(number)) /* 1 / (1 / 10) */
+            hs_json_set_integer(root, row->names[0], (int64_t)whole);
+        else
+            hs_json_set_real(root, row->names[0], number);
+    }
+}
+
+void hs_model_write_llama(const HsConfig *config, const HsModelType *type, int64_t mlp_width, bool biases, HsJson *root)
 {
     const int64_t heads = config->model.heads, positions = config->model.max_positions;
-    hs_json_set_string(root, "hidden_act", "silu");
+    hs_json_set_string(root, type->activation, type->activations[0]);
     hs_json_set_integer(root, "hidden_size", config->model.width);
     hs_json_set_integer(root, "intermediate_size", mlp_width);
     hs_json_set_integer(root, "num_hidden_layers", config->model.layers);
@@ -99,6 +103,6 @@ void hs_model_write_llama(const HsConfig *config, int64_t mlp_width, bool biases
     hs_json_set_real(root, "attention_dropout", 0);
     hs_json_set_bool(root, "attention_bias", biases);
     hs_json_set_bool(root, "mlp_bias", false);
-    hs_json_set_bool(root, "use_sliding_window", false);
-    set_rope(config, root);
+    write_own_rows(config, type, root);
+    hs_model_write_positions(config, type, root);
 }

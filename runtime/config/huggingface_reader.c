@@ -38,12 +38,15 @@ HsStatus hs_model_value_text(const HsModelReader *reader, const char *name, cons
         snprintf(text, HS_MODEL_TEXT_BYTES, "%.0f", number);
     else if (kind == HS_ROW_REAL && hs_json_is_number(value) && isfinite(number))
         hs_config_real_text(number, text);
+    else if (kind >= HS_ROW_INVERSE && hs_json_is_number(value) && isfinite(number) && number > 0)
+        hs_config_real_text(1.0 / (kind == HS_ROW_INVERSE ? number : sqrt(number)), text);
     else
         return hs_fail(HS_EFORMAT, "%s: %s must be %s (got %s)", reader->path, name,
                        kind == HS_ROW_YES_NO  ? "true or false"
                        : kind == HS_ROW_WHOLE ? "a whole number"
                        : kind == HS_ROW_TEXT  ? "a text"
-                                              : "a number",
+                       : kind == HS_ROW_REAL  ? "a number"
+                                              : "a number above 0",
                        hs_model_show(value, text, HS_MODEL_TEXT_BYTES));
     return HS_OK;
 }
@@ -71,6 +74,8 @@ HsStatus hs_model_add_member(const HsModelReader *reader, const HsJson *object, 
         const HsJson *value = hs_json_get(object, row->names[i]);
         if (value && hs_json_is_null(value) && !row->may_be_null)
             return hs_model_refuse_null(reader, row->names[i]);
+        if (value && hs_json_is_null(value) && row->null_means)
+            return hs_model_add(reader, row->key, row->null_means, row->names[i]);
         if (!value || hs_json_is_null(value))
             continue;
         HS_TRY(hs_model_value_text(reader, row->names[i], value, row->kind, text));

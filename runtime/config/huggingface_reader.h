@@ -11,7 +11,15 @@
 
 enum { HS_MODEL_TEXT_BYTES = 64 };
 
-typedef enum HsRowKind { HS_ROW_WHOLE, HS_ROW_REAL, HS_ROW_YES_NO, HS_ROW_TEXT } HsRowKind;
+/* Of the last two our number is one divided by theirs, or by the root of theirs. */
+typedef enum HsRowKind {
+    HS_ROW_WHOLE,
+    HS_ROW_REAL,
+    HS_ROW_YES_NO,
+    HS_ROW_TEXT,
+    HS_ROW_INVERSE,
+    HS_ROW_INVERSE_ROOT
+} HsRowKind;
 
 /* Our key, and their names for it: of two the first goes before the second.  What a missing one means: "": our default;
  * else the value. */
@@ -20,7 +28,8 @@ typedef struct HsModelRow {
     const char *names[2];
     HsRowKind kind;
     const char *missing;
-    bool may_be_null; /* null is as missing; else it is refused, as the library refuses it */
+    bool may_be_null;       /* null is as missing; else it is refused, as the library refuses it */
+    const char *null_means; /* it is this instead; NULL: as missing */
 } HsModelRow;
 
 typedef struct HsModelReader {
@@ -48,11 +57,20 @@ HsStatus hs_model_add_member(const HsModelReader *reader, const HsJson *object, 
 /* huggingface_positions.c: how positions rotate; the sections that say it, by precedence. */
 extern const char *const hs_model_rope_sections[2];
 HsStatus hs_model_add_positions(const HsModelReader *reader);
+/* The base of the layers whose positions differ; 0: none is said.  errors: HS_EUNSUPPORTED where they are scaled */
+HsStatus hs_model_local_theta(const HsModelReader *reader, double *theta);
+void hs_model_write_positions(const HsConfig *config, const HsModelType *type, HsJson *root);
+
+/* huggingface_layers.c: which layers see a window alone, or have no positions. */
+HsStatus hs_model_add_layers(const HsModelReader *reader);
+void hs_model_write_layers(const HsConfig *config, const HsModelType *type, HsJson *root);
+bool hs_model_layers_fit(const HsConfig *config, const HsModelType *type);
 
 /* huggingface.c, huggingface_write.c: the families' own keys. */
 HsStatus hs_model_read_gpt2(const HsModelReader *reader);
 HsStatus hs_model_read_llama(const HsModelReader *reader);
-void hs_model_write_gpt2(const HsConfig *config, int64_t mlp_width, bool biases, HsJson *root);
-void hs_model_write_llama(const HsConfig *config, int64_t mlp_width, bool biases, HsJson *root);
+void hs_model_write_gpt2(const HsConfig *config, const HsModelType *type, int64_t mlp_width, bool biases, HsJson *root);
+void hs_model_write_llama(const HsConfig *config, const HsModelType *type, int64_t mlp_width, bool biases,
+                          HsJson *root);
 
 #endif

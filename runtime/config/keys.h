@@ -27,6 +27,7 @@
 #include "runtime/config/kinds.h"
 
 #define HS_NO_BOUND 9.0e15
+enum { HS_MOST_LAYERS = 1024 };
 /* The unit of keys that name files and folders: a leading ~ is the home folder there (hs_path_expand). */
 #define HS_UNIT_PATH "path"
 
@@ -74,56 +75,118 @@
     X(S, REAL, FUTURE, weight_decay, 0.1, 0, 1000, NULL, "",                                                           \
       "decoupled weight decay, on tensors of two dimensions only")
 
-#define HS_KEYS_MODEL(X, S)                                                                                          \
-    X(S, STRING, FIXED, family, "gpt2", 0, 0, HS_WORDS(HS_FAMILIES), "",                                             \
-      "gpt2, or llama (which also makes Qwen2 and Qwen3)")                                                           \
-    X(S, INT, FIXED, layers, 4, 1, 1024, NULL, "blocks", "transformer blocks")                                       \
-    X(S, INT, FIXED, heads, 4, 1, 1024, NULL, "heads", "query heads")                                                \
-    X(S, INT, FIXED, kv_heads, 0, 0, 1024, NULL, "heads", "key/value heads (llama); 0: as many as heads")            \
-    X(S, INT, FIXED, width, 128, 1, 1048576, NULL, "features", "embedding size C")                                   \
-    X(S, INT, FIXED, head_dim, 0, 0, 256, NULL, "features", "size of a head (llama); 0: width / heads")              \
-    X(S, INT, FIXED, mlp_width, 0, 0, 4194304, NULL, "features",                                                     \
-      "hidden size F; 0: 4 C for gpt2, 8/3 C rounded up to 64 for llama")                                            \
-    X(S, INT, FIXED, vocabulary, 0, 0, 16777216, NULL, "tokens",                                                     \
-      "rows of the embedding; 0: the tokenizer's tokens. More add unused rows, fewer are refused")                   \
-    X(S, INT, FIXED, max_positions, 0, 0, 16777216, NULL, "tokens",                                                  \
-      "gpt2: learned positions; llama: length that an export declares; 0: max_length")                               \
-    X(S, BOOL, FIXED, bias, false, 0, 1, NULL, "", "biases in linear layers and layer norms (gpt2)")                 \
-    X(S, BOOL, FIXED, qkv_bias, false, 0, 1, NULL, "", "biases of the q, k and v projections (llama; Qwen2)")        \
-    X(S, BOOL, FIXED, qk_norm, false, 0, 1, NULL, "", "RMS norm of each query and key head (llama; Qwen3)")          \
-    X(S, BOOL, FIXED, tie_head, true, 0, 1, NULL, "", "the head shares the embedding's weights")                     \
-    X(S, REAL, FIXED, dropout, 0.0, 0, 0.99, NULL, "probability",                                                    \
-      "on embeddings, attention probabilities and both branches")                                                    \
-    X(S, REAL, FIXED, norm_epsilon, 1e-5, 1e-12, 1, NULL, "", "added to the variance, under the square root")        \
-    X(S, REAL, FIXED, rope_theta, 10000, 1, 1e15, NULL, "", "base of the rotary frequencies (llama)")                \
-    X(S, STRING, FIXED, rope_scaling, "none", 0, 0, HS_WORDS(HS_ROPE_SCALINGS), "",                                  \
-      "how the rotary frequencies of a model that was made longer were changed (llama): linear divides all by "      \
-      "rope_factor; llama3 and yarn divide the slow ones, by bounds in turns within rope_original_positions")        \
-    X(S, REAL, FIXED, rope_factor, 1, 1, 1e6, NULL, "",                                                              \
-      "how many times longer it was made; read where there is scaling")                                              \
-    X(S, INT, FIXED, rope_original_positions, 0, 0, 16777216, NULL, "tokens",                                        \
-      "length that it was first trained for; read by llama3 and yarn")                                               \
-    X(S, REAL, FIXED, rope_low_freq_factor, 1, 1e-6, 1e6, NULL, "turns", "llama3: frequencies below it are divided") \
-    X(S, REAL, FIXED, rope_high_freq_factor, 4, 1e-6, 1e6, NULL, "turns", "llama3: frequencies above it stay")       \
-    X(S, REAL, FIXED, rope_beta_slow, 1, 1e-6, 1e6, NULL, "turns", "yarn: frequencies below it are divided")         \
-    X(S, REAL, FIXED, rope_beta_fast, 32, 1e-6, 1e6, NULL, "turns", "yarn: frequencies above it stay")               \
-    X(S, REAL, FIXED, rope_attention_factor, 0, 0, 1000, NULL, "",                                                   \
-      "yarn: factor of cosines and sines; 0: 0.1 ln(rope_factor) + 1")                                               \
-    X(S, REAL, FIXED, init_std, 0.02, 0, 10, NULL, "",                                                               \
-      "standard deviation of initial weights; residual projections / sqrt(2 layers)")                                \
+#define HS_KEYS_MODEL(X, S)                                                                                           \
+    X(S, STRING, FIXED, family, "gpt2", 0, 0, HS_WORDS(HS_FAMILIES), "",                                              \
+      "gpt2, or llama (with the keys below also Qwen, SmolLM, Gemma, OLMo, Phi, Granite, nanochat)")                  \
+    X(S, STRING, FIXED, shape, "none", 0, 0, HS_WORDS(HS_MODEL_SHAPES), "",                                           \
+      "the dimensions of a published model, and what sets its family apart, as values of keys that are not given; "   \
+      "weights and tokenizer are not")                                                                                \
+    X(S, INT, FIXED, layers, 4, 1, HS_MOST_LAYERS, NULL, "blocks", "transformer blocks")                              \
+    X(S, INT, FIXED, heads, 4, 1, 1024, NULL, "heads", "query heads")                                                 \
+    X(S, INT, FIXED, kv_heads, 0, 0, 1024, NULL, "heads", "key/value heads (llama); 0: as many as heads")             \
+    X(S, INT, FIXED, width, 128, 1, 1048576, NULL, "features", "embedding size C")                                    \
+    X(S, INT, FIXED, head_dim, 0, 0, 256, NULL, "features", "size of a head (llama); 0: width / heads")               \
+    X(S, INT, FIXED, mlp_width, 0, 0, 4194304, NULL, "features",                                                      \
+      "hidden size F; 0: 4 C, with swiglu and geglu 8/3 C rounded up to 64")                                          \
+    X(S, INT, FIXED, vocabulary, 0, 0, 16777216, NULL, "tokens",                                                      \
+      "rows of the embedding; 0: the tokenizer's tokens. More add unused rows, fewer are refused")                    \
+    X(S, INT, FIXED, max_positions, 0, 0, 16777216, NULL, "tokens",                                                   \
+      "gpt2: learned positions; llama: length that an export declares; 0: max_length")                                \
+    X(S, BOOL, FIXED, bias, false, 0, 1, NULL, "", "biases in linear layers and layer norms (gpt2)")                  \
+    X(S, BOOL, FIXED, qkv_bias, false, 0, 1, NULL, "", "biases of the q, k and v projections (llama; Qwen2)")         \
+    X(S, BOOL, FIXED, qk_norm, false, 0, 1, NULL, "", "RMS norm of queries and keys (llama; Qwen3)")                  \
+    X(S, STRING, FIXED, qk_norm_span, "head", 0, 0, "head|projection", "",                                            \
+      "what qk_norm takes together: each head, or all queries' features and all keys' (OLMo 2)")                      \
+    X(S, BOOL, FIXED, qk_norm_rotated, false, 0, 1, NULL, "", "qk_norm comes after the rotary positions (nanochat)")  \
+    X(S, STRING, FIXED, norms, "before", 0, 0, "before|after|around", "",                                             \
+      "where a block's norms stand (llama): before each branch, behind it and before the sum (OLMo 2), or both "      \
+      "(Gemma)")                                                                                                      \
+    X(S, BOOL, FIXED, norm_weights, true, 0, 1, NULL, "", "norms have weights (llama; false: nanochat)")              \
+    X(S, BOOL, FIXED, norm_offset, false, 0, 1, NULL, "",                                                             \
+      "files of Hugging Face hold norms' weights less one (llama; Gemma)")                                            \
+    X(S, BOOL, FIXED, fused_projections, false, 0, 1, NULL, "",                                                       \
+      "q, k, v and gate, up are one matrix each, for files and adapters, too (llama; Phi-3)")                         \
+    X(S, BOOL, FIXED, embedding_norm, false, 0, 1, NULL, "", "a norm behind the embedding (llama; nanochat)")         \
+    X(S, INT, FIXED, smear, 0, 0, 4096, NULL, "features",                                                             \
+      "behind the embedding the token before is mixed in, by a gate of that many first features (llama; nanochat: "   \
+      "24); 0: not")                                                                                                  \
+    X(S, BOOL, FIXED, input_blend, false, 0, 1, NULL, "",                                                             \
+      "each block begins with a x + b x0, learned numbers of the layer; x0 is the stream behind the embedding "       \
+      "(llama; nanochat)")                                                                                            \
+    X(S, BOOL, FIXED, backout, false, 0, 1, NULL, "",                                                                 \
+      "the stream behind the middle block is taken out before the final norm, times a learned number (llama; "        \
+      "nanochat)")                                                                                                    \
+    X(S, STRING, FIXED, activation, "auto", 0, 0, "auto|gelu|relu2|swiglu|geglu", "",                                 \
+      "of the MLP: gelu and relu2, max(x, 0)^2, of one projection; swiglu and geglu, silu and gelu of one times the " \
+      "other (llama). auto: gelu for gpt2, swiglu for llama")                                                         \
+    X(S, REAL, FIXED, embedding_factor, 1, 0, 1e6, NULL, "",                                                          \
+      "factor of the tokens' embeddings, in the weights' format; 0: square root of width (Gemma)")                    \
+    X(S, REAL, FIXED, branch_factor, 1, 1e-6, 1e6, NULL, "",                                                          \
+      "factor of each branch where it is added to the residual stream (llama; Granite)")                              \
+    X(S, REAL, FIXED, logit_factor, 1, 1e-6, 1e6, NULL, "", "factor of logits (Granite)")                             \
+    X(S, REAL, FIXED, logit_cap, 0, 0, 1e6, NULL, "",                                                                 \
+      "soft cap of logits: c tanh(logit / c) (Gemma 2: 30, nanochat: 15); 0: none")                                   \
+    X(S, BOOL, FIXED, tie_head, true, 0, 1, NULL, "", "the head shares the embedding's weights")                      \
+    X(S, REAL, FIXED, dropout, 0.0, 0, 0.99, NULL, "probability",                                                     \
+      "on embeddings, attention probabilities and both branches")                                                     \
+    X(S, REAL, FIXED, norm_epsilon, 1e-5, 1e-12, 1, NULL, "", "added to the variance, under the square root")         \
+    X(S, STRINGS, FIXED, attention, "", 0, 0, NULL, "",                                                               \
+      "attention by layer, a pattern that is repeated and cut off: [5x window 512 theta 10000, full] sees 512 keys "  \
+      "in five "                                                                                                      \
+      "of six layers, which have another rope_theta (llama). Words: full, window N, nope (no positions), theta X, "   \
+      "unscaled (no rope_scaling), sink (a learned logit of each head that only adds to the softmax's denominator), " \
+      "values (a table's row for each token is added to its values, by a gate of value_gate); before them a count, "  \
+      "or last: the last layer's, whatever the others are")                                                           \
+    X(S, INT, FIXED, value_gate, 12, 1, 4096, NULL, "features",                                                       \
+      "first features of a row from which the gates of values are computed (nanochat)")                               \
+    X(S, REAL, FIXED, score_scale, 0, 0, 1e6, NULL, "", "factor of attention's scores; 0: 1 / sqrt(size of a head)")  \
+    X(S, REAL, FIXED, score_cap, 0, 0, 1e6, NULL, "",                                                                 \
+      "soft cap of attention's scores: c tanh(score / c) (Gemma 2: 50); 0: none")                                     \
+    X(S, REAL, FIXED, rope_theta, 10000, 1, 1e15, NULL, "", "base of the rotary frequencies (llama)")                 \
+    X(S, REAL, FIXED, rope_share, 1, 0, 1, NULL, "",                                                                  \
+      "share of each head's features that is rotated, the first ones (llama; Phi-4-mini: 0.75)")                      \
+    X(S, BOOL, FIXED, rope_reversed, false, 0, 1, NULL, "", "rotates the other way round (llama; nanochat)")          \
+    X(S, STRING, FIXED, rope_scaling, "none", 0, 0, HS_WORDS(HS_ROPE_SCALINGS), "",                                   \
+      "how the rotary frequencies of a model that was made longer were changed (llama): linear divides all by "       \
+      "rope_factor; llama3 and yarn divide the slow ones, by bounds in turns within rope_original_positions; "        \
+      "longrope "                                                                                                     \
+      "divides each by rope_short_divisors, or rope_long_divisors where sequences are longer than that")              \
+    X(S, REAL, FIXED, rope_factor, 1, 1, 1e6, NULL, "",                                                               \
+      "how many times longer it was made; read where there is scaling")                                               \
+    X(S, INT, FIXED, rope_original_positions, 0, 0, 16777216, NULL, "tokens",                                         \
+      "length that it was first trained for; read by llama3, yarn and longrope")                                      \
+    X(S, REAL, FIXED, rope_low_freq_factor, 1, 1e-6, 1e6, NULL, "turns", "llama3: frequencies below it are divided")  \
+    X(S, REAL, FIXED, rope_high_freq_factor, 4, 1e-6, 1e6, NULL, "turns", "llama3: frequencies above it stay")        \
+    X(S, REAL, FIXED, rope_beta_slow, 1, 1e-6, 1e6, NULL, "turns", "yarn: frequencies below it are divided")          \
+    X(S, REAL, FIXED, rope_beta_fast, 32, 1e-6, 1e6, NULL, "turns", "yarn: frequencies above it stay")                \
+    X(S, REAL, FIXED, rope_attention_factor, 0, 0, 1000, NULL, "",                                                    \
+      "yarn, longrope: factor of cosines and sines; 0: 0.1 ln(rope_factor) + 1, sqrt(1 + ln(rope_factor) / "          \
+      "ln(rope_original_positions))")                                                                                 \
+    X(S, STRINGS, FIXED, rope_short_divisors, "", 0, 0, NULL, "",                                                     \
+      "longrope: a number for each rotated pair of features")                                                         \
+    X(S, STRINGS, FIXED, rope_long_divisors, "", 0, 0, NULL, "", "longrope: the same beyond rope_original_positions") \
+    X(S, STRING, FIXED, init, "normal", 0, 0, "normal|nanochat", "",                                                  \
+      "initial weights: normal: of init_std; nanochat: uniform with a deviation of 1 / sqrt(width), 0.4 of it into "  \
+      "the MLP, projections back into the stream 0, embeddings N(0, 0.8), the head N(0, 0.001)")                      \
+    X(S, REAL, FIXED, init_std, 0.02, 0, 10, NULL, "",                                                                \
+      "standard deviation of initial weights; residual projections / sqrt(2 layers)")                                 \
     X(S, REAL, FIXED, z_loss, 0.0, 0, 1, NULL, "", "coefficient of log(Z)^2 added to the loss")
 
-#define HS_KEYS_TOKENIZER(X, S)                                                                              \
-    X(S, STRING, FIXED, kind, "byte", 0, 0, "byte|char|bpe", "",                                             \
-      "byte: 256 bytes + end-of-text; char: the training text's characters; bpe: the file in path")          \
-    X(S, STRING, FIXED, path, "", 0, 0, NULL, HS_UNIT_PATH,                                                  \
-      "bpe: a Hugging Face tokenizer.json, byte-level or with spaces as U+2581; refused with other kinds")   \
-    X(S, STRING, FIXED, end_of_text, "", 0, 0, NULL, "",                                                     \
-      "the token that ends a document, as its text, such as <|im_end|>; empty: found by its usual names "    \
-      "(<|endoftext|>, <|end_of_text|>, </s>, <eos>)")                                                       \
-    X(S, STRING, FIXED, chat_template, "auto", 0, 0, "auto|chatml|qwen2|qwen2.5|llama3|llama3.1|alpaca", "", \
-      "how conversations become text, in training and for generate --chat; auto: by the chat template "      \
-      "next to the tokenizer where that is one of these; llama3.1: with its fixed date, 26 Jul 2024")
+#define HS_KEYS_TOKENIZER(X, S)                                                                                 \
+    X(S, STRING, FIXED, kind, "byte", 0, 0, "byte|char|bpe", "",                                                \
+      "byte: 256 bytes + end-of-text; char: the training text's characters; bpe: the file in path")             \
+    X(S, STRING, FIXED, path, "", 0, 0, NULL, HS_UNIT_PATH,                                                     \
+      "bpe: a Hugging Face tokenizer.json, byte-level or with spaces as U+2581; refused with other kinds")      \
+    X(S, STRING, FIXED, end_of_text, "", 0, 0, NULL, "",                                                        \
+      "the token that ends a document, as its text, such as <|im_end|>; empty: found by its usual names "       \
+      "(<|endoftext|>, <|end_of_text|>, </s>, <eos>)")                                                          \
+    X(S, STRING, FIXED, chat_template, "auto", 0, 0,                                                            \
+      "auto|chatml|qwen2|qwen2.5|llama3|llama3.1|alpaca|gemma|gemma2|smollm3|phi3|phi3.5|phi4-mini|granite|"    \
+      "granite3.0|mistral-v3|mistral-nemo|ministral|mistral-v7-tekken",                                         \
+      "",                                                                                                       \
+      "how conversations become text, in training and for generate --chat; auto: by the chat template "         \
+      "next to the tokenizer where that is one of these; llama3.1: with its fixed date, 26 Jul 2024; smollm3: " \
+      "with 08 July 2025; granite and mistral-v7-tekken: only behind a system message")
 
 /* One entry of the list `tasks`. */
 #define HS_KEYS_TASK(X, S)                                                                                             \

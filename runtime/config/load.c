@@ -9,6 +9,7 @@
 
 static HsStatus adopt(HsConfig *config)
 {
+    HS_TRY(hs_config_adopt_shape(config));
     HS_TRY(hs_config_adopt(config));
     HS_TRY(hs_config_adopt_adapter(config));
     HS_TRY(hs_config_adopt_chat_template(config));

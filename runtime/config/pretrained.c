@@ -212,7 +212,7 @@ static HsStatus read_huggingface(const char *path, const HsConfig *config, HsAdo
 {
     HS_TRY(hs_config_init(&adoption->made));
     HS_TRY(check_adapter_there(config));
-    HS_TRY(hs_huggingface_read(path, config->training.max_length, hs_config_is_set(config, "max_length"), adoption));
+    HS_TRY(hs_huggingface_read(path, adoption));
     return take_tokenizer(config, config->training.init_from, adoption);
 }
 

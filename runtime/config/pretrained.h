@@ -16,7 +16,7 @@ typedef enum HsPretrainedKind {
 HsStatus hs_pretrained_kind(const char *path, HsPretrainedKind *kind);
 
 /* Keys that stand for the model's shape, taken from one place, each with what they are called there. */
-enum { HS_ADOPTED_MOST = 48 };
+enum { HS_ADOPTED_MOST = 96 };
 typedef struct HsAdoption {
     const char *path; /* of the file they are from */
     HsConfig made;    /* holds the values */
@@ -31,14 +31,18 @@ typedef struct HsAdoption {
 HsStatus hs_adoption_add(HsAdoption *adoption, const char *section, const char *key, const char *text,
                          const char *from);
 
-/* config.json -> adoption.  max_length: a window that reaches so far is none; where it is not set, it becomes the model's
- * positions if these are fewer.
+/* One more that has our default. */
+HsStatus hs_adoption_keep(HsAdoption *adoption, const char *section, const char *key, const char *from);
+
+/* config.json -> adoption.
  * errors: HS_EUNSUPPORTED, HS_EFORMAT naming file, key and value, with what is supported */
-HsStatus hs_huggingface_read(const char *path, int64_t max_length, bool is_set, HsAdoption *adoption);
+HsStatus hs_huggingface_read(const char *path, HsAdoption *adoption);
 
 /* Fills `config` in from what init_from names; nothing where it is empty.  A key that the configuration gives otherwise
  * is an error at its line. */
 HsStatus hs_config_adopt(HsConfig *config);
+/* The values of model.shape, for keys that the configuration does not give (shapes.c). */
+HsStatus hs_config_adopt_shape(HsConfig *config);
 /* The same of the section adapter and adapter.init_from. */
 HsStatus hs_config_adopt_adapter(HsConfig *config);
 

@@ -141,6 +141,8 @@ HsStatus hs_config_read_file(HsConfig *config, const char *path, int override_co
 
 /* Relations between keys (check.c); also settles memory.recompute from use_gradient_checkpointing. */
 HsStatus hs_config_check(HsConfig *config);
+/* check_model.c: the part of it that is about the section model. */
+HsStatus hs_config_check_model(const HsConfig *config);
 /* HS_ECONFIG at the first of two keys that the user set (the second may be NULL); defaults have no line. */
 HsStatus hs_config_relation_fail(const HsConfig *config, const char *first, const char *second, const char *format, ...)
     __attribute__((format(printf, 4, 5)));

@@ -29,16 +29,17 @@ static const struct {
     { "GPT2Tokenizer", HS_TOKENIZER_GPT2, "<|endoftext|>", "<|endoftext|>", "<|endoftext|>", NULL },
     { "LlamaTokenizer", HS_TOKENIZER_LLAMA, "<s>", "</s>", "<unk>", NULL },
     { "Qwen2Tokenizer", HS_TOKENIZER_QWEN2, NULL, "<|endoftext|>", "<|endoftext|>", "<|endoftext|>" },
+    { "GemmaTokenizer", HS_TOKENIZER_GEMMA, "<bos>", "<eos>", "<unk>", "<pad>" },
 };
 
 /* The class that belongs to a model type. */
 static const struct {
     const char *model_type, *class;
 } registered[] = {
-    { "gpt2", "GPT2Tokenizer" },
-    { "mistral", "TokenizersBackend" },
-    { "qwen2", "Qwen2Tokenizer" },
-    { "qwen3", "Qwen2Tokenizer" },
+    { "gpt2", "GPT2Tokenizer" },         { "mistral", "TokenizersBackend" }, { "ministral", "TokenizersBackend" },
+    { "olmo2", "TokenizersBackend" },    { "olmo3", "TokenizersBackend" },   { "phi3", "TokenizersBackend" },
+    { "granite", "TokenizersBackend" },  { "gemma2", "GemmaTokenizer" },     { "gemma3", "GemmaTokenizer" },
+    { "gemma3_text", "GemmaTokenizer" }, { "qwen2", "Qwen2Tokenizer" },      { "qwen3", "Qwen2Tokenizer" },
 };
 
 static const char *registered_class(const char *model_type)
@@ -65,14 +66,15 @@ static HsTokenizerClass class_of(const char *name)
 }
 
 /* AutoTokenizer's choice.  A byte-level tokenizer.json is taken as it is where Llama's class is named for it; model type
- * qwen2 has one class whatever is named, mistral the file. */
+ * qwen2 has one class whatever is named, and those that are registered with the file have that. */
 static HsTokenizerClass choose_class(const char *named, const char *model_type, const char *text)
 {
     const char *const own = registered_class(model_type);
-    const bool qwen2 = strcmp(model_type, "qwen2") == 0, mistral = strcmp(model_type, "mistral") == 0;
+    const bool qwen2 = strcmp(model_type, "qwen2") == 0;
+    const bool file = own && class_of(own) == HS_TOKENIZER_AS_WRITTEN;
     if (named[0] == '\0')
         return own ? class_of(own) : HS_TOKENIZER_AS_WRITTEN;
-    if (mistral || (is_class(named, "LlamaTokenizer") && !qwen2 && strstr(text, "\"ByteLevel\"")))
+    if (file || (is_class(named, "LlamaTokenizer") && !qwen2 && strstr(text, "\"ByteLevel\"")))
         return HS_TOKENIZER_AS_WRITTEN;
     return qwen2 ? class_of(own) : class_of(named);
 }

@@ -22,6 +22,7 @@ typedef enum HsTokenizerClass {
     HS_TOKENIZER_GPT2,
     HS_TOKENIZER_LLAMA,
     HS_TOKENIZER_QWEN2,
+    HS_TOKENIZER_GEMMA,
     HS_TOKENIZER_OTHER, /* a class that is not known here */
 } HsTokenizerClass;
 

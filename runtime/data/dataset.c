@@ -20,6 +20,7 @@
 #include "kernels/base/rng.h"
 #include "kernels/base/size.h"
 #include "runtime/data/mixture.h"
+#include "runtime/data/source/chat.h"
 #include "runtime/io/storage.h"
 
 /* "10%" -> 10.  Anything else names files, unless it can only have been meant as a share. */
@@ -159,15 +160,14 @@ static void warn_long_chats(const HsDatasetBuild *building)
             lengths->longest, lengths->answers_beyond, building->config->training.max_length);
 }
 
-static void warn_tools(const HsDatasetBuild *building)
+static void warn_chats(const HsDatasetBuild *building)
 {
     const char *const name = building->task->name, *const made_by = building->config->tokenizer.chat_template;
     const int64_t unrendered = building->train.unrendered_contents + building->validation.unrendered_contents;
     const int64_t quoted = building->train.quoted_arguments + building->validation.quoted_arguments;
     if (unrendered > 0)
-        hs_warn("task %s: messages that call a tool and have a content too: %" PRId64
-                "; the chat template %s leaves the content out, as published",
-                name, unrendered, made_by);
+        hs_warn("task %s: %s: %" PRId64 "; the chat template %s leaves the content out, as published", name,
+                hs_chat_left_out(hs_chat_template_get(made_by)), unrendered, made_by);
     if (quoted > 0)
         hs_warn("task %s: calls of tools with a string as arguments: %" PRId64
                 "; the chat template %s puts it in quotes, as transformers does: write an object if that is not meant",
@@ -223,7 +223,7 @@ static HsStatus finish(HsDatasetBuild *building, HsTokenizer *tokenizer, HsDatas
     HS_TRY(hs_dataset_blame_task(building, status));
     HS_TRY(hs_dataset_require_text(building, building->train.count > 0));
     warn_long_chats(building);
-    warn_tools(building);
+    warn_chats(building);
     warn_cut_rows(building);
     describe_packs(building);
     HS_TRY(hs_dataset_count_shared(building, &dataset->apart));

@@ -5,6 +5,9 @@
  * a cache of all earlier keys and values, everything else is as in evaluation, so logits equal the full forward's up to
  * the order in which attention sums.
  *
+ * A layer with a window W keeps the last W - 1 keys and values at least, and has room for as many again: when that is
+ * full, those that are still seen move to its beginning, once in W tokens.
+ *
  * Tokens are fed in pieces with sizes that are powers of two: each size was tried in a dry run, so scratch is known.
  */
 #include "runtime/engine/decode.h"
@@ -13,6 +16,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
+#include "kernels/ops/logit_cap.h"
 #include "runtime/engine/program_internal.h"
 
 enum { LARGEST_PIECE = 64 };
@@ -23,39 +27,91 @@ struct HsDecoder {
     int64_t batch;
     int64_t piece; /* rows of the program, of each sequence */
     int64_t position, max_tokens;
-    HsArena caches;
-    HsTensor *k_caches, *v_caches; /* per node; rank 0 where there is no attention */
-    HsTensor device_logits;        /* [batch,V] */
-    void *host_logits;             /* the same, as it came from the device */
-    float *logits;                 /* [batch,V] */
+    HsArena arena;
+    HsKeyValueCache *caches; /* per node; rank 0 where there is no attention */
+    HsTensor device_logits;  /* [batch,V] */
+    void *host_logits;       /* the same, as it came from the device */
+    float *logits;           /* [batch,V] */
 };
+
+/* What a row of a node's cache is wide; 0: it has none. */
+static int64_t kept_columns(const HsModel *model, const HsNode *node)
+{
+    return node->layer == &hs_layer_attention ? model->kv_heads * model->head_dim
+           : node->layer == &hs_layer_smear   ? model->width
+                                              : 0;
+}
+
+/* Rows of a node's cache. */
+static int64_t room_of(const HsDecoder *decoder, const HsNode *node)
+{
+    const int64_t window = node->attributes.score.window;
+    const int64_t room = 2 * (window - 1) + decoder->piece;
+    return window > 0 && room < decoder->max_tokens ? room : decoder->max_tokens;
+}
 
 /* Caches and logits share an arena; offsets come first, pointers after the commit. */
 static HsStatus place_caches(HsDecoder *decoder, HsContext *context)
 {
     const HsModel *model = decoder->model;
-    HsTensor cache = hs_tensor_3d(NULL, model->precision.activation, decoder->batch, decoder->max_tokens,
-                                  model->kv_heads * model->head_dim);
-    size_t bytes = hs_tensor_bytes(&cache);
-    hs_arena_init(&decoder->caches, context->device, HS_MEMORY_CACHES);
-    size_t logits_offset = hs_arena_reserve(&decoder->caches, hs_tensor_bytes(&decoder->device_logits));
-    size_t first = decoder->caches.used;
+    hs_arena_init(&decoder->arena, context->device, HS_MEMORY_CACHES);
+    size_t logits_offset = hs_arena_reserve(&decoder->arena, hs_tensor_bytes(&decoder->device_logits));
+    const size_t begin = decoder->arena.used;
     for (int s = 0; s < model->node_count; s++) {
-        if (model->nodes[s].layer != &hs_layer_attention)
+        const int64_t columns = kept_columns(model, &model->nodes[s]);
+        const bool pairs = model->nodes[s].layer == &hs_layer_attention;
+        if (columns == 0)
             continue;
-        decoder->k_caches[s] = decoder->v_caches[s] = cache;
-        hs_arena_reserve(&decoder->caches, bytes);
-        hs_arena_reserve(&decoder->caches, bytes);
+        const HsTensor cache = hs_tensor_3d(NULL, pairs ? model->precision.activation : model->precision.residual,
+                                            decoder->batch, room_of(decoder, &model->nodes[s]), columns);
+        decoder->caches[s] = (HsKeyValueCache){ .keys = cache, .values = pairs ? cache : (HsTensor){ 0 } };
+        hs_arena_reserve(&decoder->arena, hs_tensor_bytes(&cache));
+        if (pairs)
+            hs_arena_reserve(&decoder->arena, hs_tensor_bytes(&cache));
     }
-    HS_TRY(hs_arena_commit(&decoder->caches));
-    decoder->device_logits.data = hs_arena_at(&decoder->caches, logits_offset);
-    size_t stride = (bytes + HS_ARENA_ALIGNMENT - 1) / HS_ARENA_ALIGNMENT * HS_ARENA_ALIGNMENT;
+    HS_TRY(hs_arena_commit(&decoder->arena));
+    decoder->device_logits.data = hs_arena_at(&decoder->arena, logits_offset);
+    size_t offset = begin;
     for (int s = 0; s < model->node_count; s++) {
-        if (!hs_tensor_present(&decoder->k_caches[s]))
+        HsKeyValueCache *cache = &decoder->caches[s];
+        const size_t bytes = hs_tensor_bytes(&cache->keys);
+        if (!hs_tensor_present(&cache->keys))
             continue;
-        decoder->k_caches[s].data = hs_arena_at(&decoder->caches, first);
-        decoder->v_caches[s].data = hs_arena_at(&decoder->caches, first + stride);
-        first += 2 * stride;
+        const size_t stride = (bytes + HS_ARENA_ALIGNMENT - 1) / HS_ARENA_ALIGNMENT * HS_ARENA_ALIGNMENT;
+        cache->keys.data = hs_arena_at(&decoder->arena, offset);
+        offset += stride;
+        if (!hs_tensor_present(&cache->values))
+            continue;
+        cache->values.data = hs_arena_at(&decoder->arena, offset);
+        offset += stride;
+    }
+    return HS_OK;
+}
+
+/* Rows [from, from + count) of each sequence to its beginning; they do not overlap. */
+static HsStatus move_rows(const HsDecoder *decoder, HsContext *context, const HsTensor *cache, int64_t from,
+                          int64_t count)
+{
+    HsDevice *device = context->device;
+    const size_t row = (size_t)cache->shape[2] * hs_dtype_bytes(cache->dtype);
+    for (int64_t b = 0; b < decoder->batch && !context->dry_run && count > 0; b++) {
+        unsigned char *sequence = (unsigned char *)cache->data + (size_t)(b * cache->shape[1]) * row;
+        HS_TRY(device->copy(device, context->stream, sequence, sequence + (size_t)from * row, (size_t)count * row));
+    }
+    return HS_OK;
+}
+
+/* Room for `count` rows at the position in every cache. */
+static HsStatus make_room(const HsDecoder *decoder, HsContext *context, int64_t position, int64_t count)
+{
+    for (int s = 0; s < decoder->model->node_count; s++) {
+        HsKeyValueCache *cache = &decoder->caches[s];
+        if (!hs_tensor_present(&cache->keys) || position - cache->first + count <= cache->keys.shape[1])
+            continue;
+        const int64_t held = position - cache->first, seen = decoder->model->nodes[s].attributes.score.window - 1;
+        HS_TRY(move_rows(decoder, context, &cache->keys, held - seen, seen));
+        HS_TRY(move_rows(decoder, context, &cache->values, held - seen, seen));
+        cache->first = position - seen;
     }
     return HS_OK;
 }
@@ -70,15 +126,16 @@ static HsStatus run_piece(const HsDecoder *decoder, HsContext *context, int64_t 
     HsExecution execution = { .batch = decoder->batch,
                               .sequence_length = count,
                               .position_start = position,
-                              .k_caches = decoder->k_caches,
-                              .v_caches = decoder->v_caches,
+                              .caches = decoder->caches,
                               .without_head = true };
+    HS_TRY(make_room(decoder, context, position, count));
     HS_TRY(hs_program_run(program, context, &execution, NULL, NULL));
     const HsAction *head = &program->actions[program->action_count - 1];
     assert(head->node == model->loss_node);
     HsTensor hidden = hs_program_tensor(program, head->inputs[0], rows);
-    const HsParam *weight = &model->params[model->nodes[head->node].params[0]];
-    return hs_layer_head_logits(context, &model->precision, weight,
+    const HsNode *node = &model->nodes[head->node];
+    return hs_layer_head_logits(context, &model->precision, &model->params[node->params[0]],
+                                node->attributes.logit_factor,
                                 hs_tensor_rows(hidden, rows - decoder->batch, decoder->batch), decoder->device_logits);
 }
 
@@ -91,6 +148,8 @@ static HsStatus plan_pieces(HsDecoder *decoder, HsContext *context)
     dry.workspace_needed = decoder->program.workspace_bytes;
     for (int64_t count = decoder->piece; count > 0; count /= 2)
         HS_TRY(run_piece(decoder, &dry, decoder->max_tokens - count, count));
+    for (int s = 0; s < decoder->model->node_count; s++)
+        decoder->caches[s].first = 0;
     decoder->program.workspace_bytes = dry.workspace_needed;
     return hs_program_commit(&decoder->program, context);
 }
@@ -116,11 +175,10 @@ HsStatus hs_decoder_create(HsModel *model, HsContext *context, int64_t batch, in
     while (batch == 1 && made->piece * 2 <= max_tokens && made->piece < LARGEST_PIECE)
         made->piece *= 2;
     made->device_logits = hs_tensor_2d(NULL, model->precision.statistic, batch, model->vocabulary);
-    made->k_caches = calloc((size_t)model->node_count, sizeof *made->k_caches);
-    made->v_caches = calloc((size_t)model->node_count, sizeof *made->v_caches);
+    made->caches = calloc((size_t)model->node_count, sizeof *made->caches);
     made->host_logits = malloc(hs_tensor_bytes(&made->device_logits));
     made->logits = malloc((size_t)(batch * model->vocabulary) * sizeof *made->logits);
-    if (!made->k_caches || !made->v_caches || !made->host_logits || !made->logits) {
+    if (!made->caches || !made->host_logits || !made->logits) {
         status = hs_fail(HS_ENOMEM, "decoder: no memory for tables of %d nodes and %" PRId64 " logits",
                          model->node_count, model->vocabulary);
         goto failed;
@@ -139,10 +197,9 @@ void hs_decoder_destroy(HsDecoder *decoder)
     if (decoder == NULL)
         return;
     hs_program_destroy(&decoder->program);
-    if (decoder->caches.device)
-        hs_arena_deinit(&decoder->caches);
-    free(decoder->k_caches);
-    free(decoder->v_caches);
+    if (decoder->arena.device)
+        hs_arena_deinit(&decoder->arena);
+    free(decoder->caches);
     free(decoder->host_logits);
     free(decoder->logits);
     free(decoder);
@@ -150,14 +207,23 @@ void hs_decoder_destroy(HsDecoder *decoder)
 
 void hs_decoder_reset(HsDecoder *decoder)
 {
-    hs_decoder_rewind(decoder, 0);
+    (void)hs_decoder_rewind(decoder, 0);
 }
 
-void hs_decoder_rewind(HsDecoder *decoder, int64_t tokens)
+int64_t hs_decoder_rewind(HsDecoder *decoder, int64_t tokens)
 {
-    /* What the caches hold beyond the position is never read. */
     assert(tokens >= 0 && tokens <= decoder->position);
-    decoder->position = tokens;
+    const HsModel *model = decoder->model;
+    bool gone = false; /* what a window sees from there */
+    for (int s = 0; s < model->node_count; s++) {
+        const HsKeyValueCache *cache = &decoder->caches[s];
+        gone |= cache->first > 0 && cache->first > tokens - model->nodes[s].attributes.score.window + 1;
+    }
+    /* What the caches hold beyond the position is never read. */
+    decoder->position = gone ? 0 : tokens;
+    for (int s = 0; s < model->node_count && decoder->position == 0; s++)
+        decoder->caches[s].first = 0;
+    return decoder->position;
 }
 
 static HsStatus check_tokens(const HsDecoder *decoder, const int32_t *tokens, int64_t count)
@@ -206,10 +272,11 @@ HsStatus hs_decoder_feed(HsDecoder *decoder, HsContext *context, const int32_t *
 
     HsDevice *device = context->device;
     const HsTensor *made = &decoder->device_logits;
+    const float cap = decoder->model->nodes[decoder->model->loss_node].attributes.logit_cap;
     HS_TRY(device->copy(device, context->stream, decoder->host_logits, made->data, hs_tensor_bytes(made)));
     HS_TRY(device->stream_sync(device, context->stream));
     for (int64_t v = 0; v < hs_tensor_count(made); v++)
-        decoder->logits[v] = (float)hs_dtype_load(made->dtype, decoder->host_logits, v);
+        decoder->logits[v] = hs_cap_logit((float)hs_dtype_load(made->dtype, decoder->host_logits, v), cap);
     *logits = decoder->logits;
     return HS_OK;
 }

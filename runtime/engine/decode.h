@@ -14,9 +14,11 @@ typedef struct HsDecoder HsDecoder;
 HsStatus hs_decoder_create(HsModel *model, HsContext *context, int64_t batch, int64_t max_tokens, HsDecoder **decoder);
 void hs_decoder_destroy(HsDecoder *decoder);
 void hs_decoder_reset(HsDecoder *decoder);
-/* As if only the first `tokens` of those that it was fed had been, which are no more. */
-void hs_decoder_rewind(HsDecoder *decoder, int64_t tokens);
-/* Feed `count` tokens at the current position; logits [V] f32 of the last one (host, borrowed until the next call).
+/* As if only the first `tokens` of those that it was fed had been, which are no more; or none, where a layer with a window
+ * does not keep what they need.  Returns how many. */
+int64_t hs_decoder_rewind(HsDecoder *decoder, int64_t tokens);
+/* Feed `count` tokens at the current position; logits [V] f32 of the last one, capped where the model caps them (host,
+ * borrowed until the next call).
  * Several sequences take one token each: tokens [batch], count is the batch, logits [batch,V]. */
 HsStatus hs_decoder_feed(HsDecoder *decoder, HsContext *context, const int32_t *tokens, int64_t count,
                          const float **logits);

@@ -106,7 +106,7 @@ static HsLayerCall make_call(const HsProgram *program, HsContext *context, const
         call.saved[i] = hs_program_tensor(program, action->saved[i], rows);
     for (int i = 0; i < HS_NODE_SCRATCH; i++)
         call.scratch[i] = hs_program_tensor(program, action->scratch[i], rows);
-    if (program->starts_buffer != HS_NONE && !execution->k_caches) { /* a decoder continues one document */
+    if (program->starts_buffer != HS_NONE && !execution->caches) { /* a decoder continues one document */
         call.starts = hs_program_tensor(program, program->starts_buffer, rows);
         call.starts.shape[0] = rows;
     }
@@ -118,10 +118,8 @@ static HsLayerCall make_call(const HsProgram *program, HsContext *context, const
         call.params[i] = param == HS_NONE ? NULL : &model->params[param];
         call.factors[i] = program->factors && param != HS_NONE ? program->factors->params[param] : NULL;
     }
-    if (execution->k_caches) {
-        call.k_cache = execution->k_caches[action->node];
-        call.v_cache = execution->v_caches[action->node];
-    }
+    if (execution->caches && hs_tensor_present(&execution->caches[action->node].keys))
+        call.cache = &execution->caches[action->node];
     return call;
 }
 

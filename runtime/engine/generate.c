@@ -85,7 +85,7 @@ static HsStatus take_prompt(HsGenerator *generator, const HsTokens *prompt, int6
     tokens->count = prompt->count;
     if (prompt->count > generator->capacity)
         same = 0;
-    hs_decoder_rewind(generator->decoder, same);
+    same = hs_decoder_rewind(generator->decoder, same);
     generator->held = generator->reused = same;
     generator->first = 0;
     return HS_OK;

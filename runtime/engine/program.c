@@ -163,7 +163,7 @@ static int bind_input_gradient(Walk *walk, const HsNode *node, int i, bool *accu
         walk->gradient[slot] = walk->gradient[node->outputs[0]];
         return HS_NONE;
     }
-    if (first && node->layer->in_place)
+    if (first && i == 0 && node->layer->in_place)
         walk->gradient[slot] = touch(walk, walk->gradient[node->outputs[0]]);
     else if (first)
         walk->gradient[slot] = new_buffer(walk, slot, true, slot_tensor(walk->program, slot));

@@ -30,12 +30,12 @@ typedef struct HsExecution {
     uint64_t seed;
     uint32_t step;
     int64_t row_offset;
-    const uint32_t *step_counter;        /* device memory, added to step; NULL: 0 */
-    const float *gradient_scale;         /* device scalar; NULL: the program's own */
-    const HsTensor *k_caches, *v_caches; /* per node of the model; NULL: not decoding */
-    bool without_head;                   /* the last action is left out */
-    const HsHeadWork *head_work;         /* NULL: the loss alone */
-    HsTargetRows target_rows;            /* all 0: the head runs on all rows */
+    const uint32_t *step_counter;  /* device memory, added to step; NULL: 0 */
+    const float *gradient_scale;   /* device scalar; NULL: the program's own */
+    const HsKeyValueCache *caches; /* per node of the model; NULL: not decoding */
+    bool without_head;             /* the last action is left out */
+    const HsHeadWork *head_work;   /* NULL: the loss alone */
+    HsTargetRows target_rows;      /* all 0: the head runs on all rows */
 } HsExecution;
 
 /* Forward and backward of a whole micro-batch. */

@@ -10,7 +10,7 @@
  * that of each is planned.  Sums over rows leave exact zeros out; kernels may add the others up in another order.
  *
  * Only where the host reads the device's memory: a GPU's recorded steps have lengths that the host fixed.  Not where masks
- * are drawn, as a mask's element depends on T (HsModel.pads).
+ * are drawn, as a mask's element depends on T (HsModel.pads), nor where the frequencies of rotary positions do.
  */
 #include <string.h>
 
@@ -21,7 +21,7 @@ enum { LENGTHS = 16, GRAIN = 16 };
 int64_t hs_program_length_grain(const HsModel *model, const HsDevice *device, int64_t sequence_length)
 {
     const int64_t grain = ((sequence_length + LENGTHS - 1) / LENGTHS + GRAIN - 1) / GRAIN * GRAIN;
-    return model->pads && device->host_accessible && grain < sequence_length ? grain : 0;
+    return model->pads && device->host_accessible && !model->rope_divisors && grain < sequence_length ? grain : 0;
 }
 
 int64_t hs_program_needed_length(const HsProgram *program, const int32_t *targets)

@@ -449,6 +449,11 @@ HsJson *hs_json_new_bool(bool value)
     return (HsJson *)cJSON_CreateBool(value);
 }
 
+HsJson *hs_json_new_null(void)
+{
+    return (HsJson *)cJSON_CreateNull();
+}
+
 void hs_json_set_bool(HsJson *object, const char *key, bool value)
 {
     hs_json_set(object, key, hs_json_new_bool(value));

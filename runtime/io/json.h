@@ -65,6 +65,7 @@ HsJson *hs_json_copy(const HsJson *node); /* of the tree below it */
 HsJson *hs_json_new_integer(int64_t value);
 HsJson *hs_json_new_real(double value);
 HsJson *hs_json_new_bool(bool value);
+HsJson *hs_json_new_null(void);
 HsJson *hs_json_new_string(const char *value);
 /* A string of any bytes: what is no UTF-8, and zero bytes, become U+FFFD each. */
 HsJson *hs_json_new_text(const char *bytes, size_t length);

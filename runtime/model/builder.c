@@ -10,6 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "runtime/config/attention_pattern.h"
+
 /* The table with room for one more item, perhaps moved; NULL (and nothing changed) after a failure. */
 static void *room_for_one(HsBuilder *builder, void *items, int count, int *capacity, size_t item_bytes)
 {
@@ -70,6 +72,16 @@ int hs_builder_table(HsBuilder *builder, const char *prefix, const char *suffix,
 int hs_builder_vector(HsBuilder *builder, const char *prefix, const char *suffix, HsParamStart start, int64_t size)
 {
     return add_param(builder, prefix, suffix, HS_PARAM_VECTOR, start, 1, size, 1);
+}
+
+void hs_builder_start(HsBuilder *builder, int param, HsParamStart start, double from, double to)
+{
+    if (param == HS_NONE)
+        return;
+    HsParam *const changed = &builder->model->params[param];
+    changed->start = start;
+    changed->start_from = from;
+    changed->start_to = to;
 }
 
 int hs_builder_token_table(HsBuilder *builder, const char *prefix, const char *suffix)
@@ -149,6 +161,8 @@ static HsNode *add_node(HsBuilder *builder, const HsLayer *layer, const char *na
     node->attributes.heads = (HsHeads){ 0, 0, model->heads, model->kv_heads, model->head_dim };
     node->attributes.epsilon = (float)builder->config->model.norm_epsilon;
     node->attributes.dropout = (float)builder->config->model.dropout;
+    node->attributes.factor = 1.0f;
+    node->attributes.embedding_factor = node->attributes.logit_factor = 1.0f;
     node->attributes.site = (uint32_t)model->node_count; /* unique: masks of different nodes are independent */
     return node;
 }
@@ -225,6 +239,16 @@ int hs_builder_inputs(HsBuilder *builder)
     return model->tokens_slot;
 }
 
+/* In the weights' format, as Gemma's models have it. */
+static float embedding_factor(const HsBuilder *builder)
+{
+    const double given = builder->config->model.embedding_factor;
+    const HsDtype dtype = builder->model->precision.weight;
+    _Alignas(8) unsigned char stored[8];
+    hs_dtype_store(dtype, stored, 0, given > 0 ? given : sqrt((double)builder->model->width));
+    return (float)hs_dtype_load(dtype, stored, 0);
+}
+
 int hs_builder_embedding(HsBuilder *builder, int tokens, int token_table, int position_table)
 {
     HsModel *model = builder->model;
@@ -233,21 +257,36 @@ int hs_builder_embedding(HsBuilder *builder, int tokens, int token_table, int po
         return HS_NONE;
     node->params[0] = token_table;
     node->params[1] = position_table;
+    node->attributes.embedding_factor = embedding_factor(builder);
     return add_result(builder, &node->outputs[0], ".out", 2, model->width, model->precision.residual, true);
 }
 
-int hs_builder_norm(HsBuilder *builder, const char *name, HsNormKind kind, int input, int weight, int bias)
+int hs_builder_norm(HsBuilder *builder, const HsNormSpec *spec)
 {
     const HsPrecision *precision = &builder->model->precision;
-    HsNode *node = add_node(builder, &hs_layer_norm, name, input);
+    const bool sums = spec->residual != HS_NONE;
+    HsNode *node = add_node(builder, sums ? &hs_layer_norm_sum : &hs_layer_norm, spec->name, spec->input);
     if (node == NULL)
         return HS_NONE;
-    node->attributes.norm = kind;
-    node->params[0] = weight;
-    node->params[1] = bias;
+    node->inputs[1] = spec->residual;
+    node->attributes.norm = spec->kind;
+    node->params[0] = spec->weight;
+    node->params[1] = spec->bias;
     add_result(builder, &node->saved[0], ".rstd", 1, 1, precision->statistic, false);
-    if (kind == HS_NORM_LAYER)
+    if (spec->kind == HS_NORM_LAYER)
         add_result(builder, &node->saved[1], ".mean", 1, 1, precision->statistic, false);
+    return add_result(builder, &node->outputs[0], ".out", 2, builder->model->width,
+                      sums || spec->stream ? precision->residual : precision->activation, true);
+}
+
+int hs_builder_round(HsBuilder *builder, const char *name, int stream)
+{
+    const HsPrecision *precision = &builder->model->precision;
+    if (stream == HS_NONE || builder->model->slots[stream].dtype == precision->activation)
+        return stream;
+    HsNode *node = add_node(builder, &hs_layer_round, name, stream);
+    if (node == NULL)
+        return HS_NONE;
     return add_result(builder, &node->outputs[0], ".out", 2, builder->model->width, precision->activation, true);
 }
 
@@ -263,15 +302,15 @@ int hs_builder_linear(HsBuilder *builder, const HsLinearSpec *spec, int *pre)
     node->params[0] = spec->weight;
     node->params[1] = spec->bias;
     node->attributes.epilogue = spec->activation;
-    node->attributes.backward_epilogue = spec->input_pre == HS_NONE                   ? HS_EPILOGUE_NONE
-                                         : spec->input_activation == HS_EPILOGUE_GELU ? HS_EPILOGUE_GELU_BACKWARD
-                                                                                      : HS_EPILOGUE_SWIGLU_BACKWARD;
+    node->attributes.factor = spec->factor > 0 ? spec->factor : 1.0f;
+    node->attributes.backward_epilogue =
+        spec->input_pre == HS_NONE ? HS_EPILOGUE_NONE : hs_epilogue_gradient(spec->input_activation);
     node->attributes.operand = precision->weight;
     node->attributes.inputs = builder->model->slots[spec->input].columns;
     node->attributes.convert_gradient = result != precision->weight;
     /* Through a fused activation the gradient belongs to the value before it; the value after has none (linear.c). */
     const bool activated = spec->activation != HS_EPILOGUE_NONE;
-    const int64_t columns = spec->activation == HS_EPILOGUE_SWIGLU ? spec->outputs / 2 : spec->outputs;
+    const int64_t columns = hs_epilogue_gates(spec->activation) ? spec->outputs / 2 : spec->outputs;
     int y = add_result(builder, &node->outputs[0], ".out", 2, columns, result, !activated);
     if (activated)
         *pre = add_result(builder, &node->outputs[1], ".pre", 2, spec->outputs, precision->activation, true);
@@ -280,14 +319,18 @@ int hs_builder_linear(HsBuilder *builder, const HsLinearSpec *spec, int *pre)
 
 int hs_builder_branch_end(HsBuilder *builder, HsLinearSpec spec, int residual)
 {
-    HsModel *model = builder->model;
     if (!(builder->config->model.dropout > 0)) {
         spec.residual = residual;
         return hs_builder_linear(builder, &spec, NULL);
     }
-    int branch = hs_builder_linear(builder, &spec, NULL);
+    return hs_builder_dropout_sum(builder, spec.name, hs_builder_linear(builder, &spec, NULL), residual);
+}
+
+int hs_builder_dropout_sum(HsBuilder *builder, const char *branch_name, int branch, int residual)
+{
+    HsModel *model = builder->model;
     char name[48];
-    snprintf(name, sizeof name, "%s.dropout", spec.name);
+    snprintf(name, sizeof name, "%s.dropout", branch_name);
     HsNode *node = add_node(builder, &hs_layer_dropout_residual, name, branch);
     if (node == NULL)
         return HS_NONE;
@@ -303,15 +346,19 @@ int hs_builder_head_norm(HsBuilder *builder, int qkv, int q_weight, int k_weight
         return HS_NONE;
     node->params[0] = q_weight;
     node->params[1] = k_weight;
-    add_result(builder, &node->saved[0], ".rstd", 2, model->heads + model->kv_heads, model->precision.statistic, false);
+    node->attributes.whole = hs_is(builder->config->model.qk_norm_span, "projection");
+    add_result(builder, &node->saved[0], ".rstd", 2, node->attributes.whole ? 2 : model->heads + model->kv_heads,
+               model->precision.statistic, false);
     return add_result(builder, &node->outputs[0], ".out", 2, model->slots[qkv].columns, model->precision.activation,
                       true);
 }
 
-static HsRopeRule rope_rule(const HsConfig *config)
+static HsRopeRule rope_rule(const HsModel *model, const HsConfig *config, const HsAttentionKind *kind)
 {
     static const char *const names[] = HS_WORD_ARRAY(HS_ROPE_SCALINGS);
-    HsRopeRule rule = { .theta = config->model.rope_theta };
+    HsRopeRule rule = { .theta = kind->theta > 0 ? kind->theta : config->model.rope_theta, .rotated = model->rotated };
+    if (kind->unscaled)
+        return rule;
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
         if (strcmp(names[i], config->model.rope_scaling) == 0)
             rule.scaling = (HsRopeScaling)i;
@@ -321,30 +368,84 @@ static HsRopeRule rope_rule(const HsConfig *config)
     rule.low = yarn ? config->model.rope_beta_slow : config->model.rope_low_freq_factor;
     rule.high = yarn ? config->model.rope_beta_fast : config->model.rope_high_freq_factor;
     rule.attention_factor = config->model.rope_attention_factor;
+    rule.divisors = model->rope_divisors;
     return rule;
 }
 
 int hs_builder_rope(HsBuilder *builder, int qkv)
 {
     HsModel *model = builder->model;
+    const HsAttentionKind kind = hs_attention_kind(builder->config, builder->block);
+    if (kind.nope)
+        return qkv;
     HsNode *node = add_node(builder, &hs_layer_rope, "attention.rope", qkv);
     if (node == NULL)
         return HS_NONE;
-    node->attributes.rope = rope_rule(builder->config);
+    node->attributes.rope = rope_rule(model, builder->config, &kind);
+    node->attributes.reversed = builder->config->model.rope_reversed;
     return add_result(builder, &node->outputs[0], ".out", 2, model->slots[qkv].columns, model->precision.activation,
                       true);
 }
 
-int hs_builder_attention(HsBuilder *builder, int qkv)
+int hs_builder_attention(HsBuilder *builder, int qkv, int sinks)
 {
     HsModel *model = builder->model;
     HsNode *node = add_node(builder, &hs_layer_attention, "attention", qkv);
     if (node == NULL)
         return HS_NONE;
-    node->attributes.score = (HsScoreRule){ .scale = (float)(1.0 / sqrt((double)model->head_dim)) };
+    const HsConfig *config = builder->config;
+    const double scale =
+        config->model.score_scale > 0 ? config->model.score_scale : 1.0 / sqrt((double)model->head_dim);
+    node->attributes.score = (HsScoreRule){ .scale = (float)scale,
+                                            .cap = (float)config->model.score_cap,
+                                            .window = hs_attention_kind(config, builder->block).window };
+    node->params[0] = sinks;
     add_result(builder, &node->saved[0], ".lse", 2, model->heads, model->precision.statistic, false);
     return add_result(builder, &node->outputs[0], ".out", 2, model->heads * model->head_dim,
                       model->precision.activation, true);
+}
+
+int hs_builder_blend(HsBuilder *builder, const HsBlendSpec *spec)
+{
+    HsModel *model = builder->model;
+    HsNode *node = add_node(builder, &hs_layer_blend, spec->name, spec->x);
+    if (node == NULL)
+        return HS_NONE;
+    node->inputs[1] = spec->z;
+    node->params[0] = spec->a;
+    node->params[1] = spec->b;
+    node->attributes.blend_at = spec->at;
+    node->attributes.blend_sign = spec->sign;
+    return add_result(builder, &node->outputs[0], ".out", 2, model->width, model->precision.residual, true);
+}
+
+int hs_builder_smear(HsBuilder *builder, int x, int gate, int strength)
+{
+    HsModel *model = builder->model;
+    HsNode *node = add_node(builder, &hs_layer_smear, "smear", x);
+    if (node == NULL)
+        return HS_NONE;
+    node->params[0] = gate;
+    node->params[1] = strength;
+    node->attributes.gate_factor = 1.0f;
+    add_result(builder, &node->saved[0], ".gate", 2, 1, model->precision.statistic, false);
+    return add_result(builder, &node->outputs[0], ".out", 2, model->width, model->precision.residual, true);
+}
+
+int hs_builder_values(HsBuilder *builder, int qkv, int x, int table, int gate)
+{
+    HsModel *model = builder->model;
+    HsNode *node = add_node(builder, &hs_layer_values, "attention.values", qkv);
+    if (node == NULL)
+        return HS_NONE;
+    node->inputs[1] = x;
+    node->inputs[2] = model->tokens_slot;
+    node->params[0] = table;
+    node->params[1] = gate;
+    node->attributes.gate_factor = 3.0f;
+    add_result(builder, &node->saved[0], ".gate", 2, model->kv_heads, model->precision.statistic, false);
+    return add_result(builder, &node->outputs[0], ".out", 2, model->slots[qkv].columns, model->precision.activation,
+                      true);
 }
 
 void hs_builder_head(HsBuilder *builder, int hidden, int weight)
@@ -362,6 +463,8 @@ void hs_builder_head(HsBuilder *builder, int hidden, int weight)
         builder->config->memory.head_chunk > 0 ? builder->config->memory.head_chunk : HS_LEAST_HEAD_CHUNK;
     node->attributes.leaves_out = true;
     node->attributes.z_loss = (float)builder->config->model.z_loss;
+    node->attributes.logit_factor = (float)builder->config->model.logit_factor;
+    node->attributes.logit_cap = (float)builder->config->model.logit_cap;
     node->attributes.logit = model->precision.statistic;
     node->attributes.trained_logit = model->precision.logit;
     node->attributes.logit_gradient = model->precision.logit_gradient;

@@ -24,10 +24,11 @@ typedef struct HsLinearSpec {
     const char *name; /* of the node and its slot */
     int input;
     int input_pre;               /* input is input_activation(input_pre); HS_NONE: it is not */
-    HsEpilogue input_activation; /* HS_EPILOGUE_GELU or SWIGLU */
+    HsEpilogue input_activation; /* any that is no gradient */
     int64_t outputs;
     int weight, bias;      /* params; bias HS_NONE: none */
-    HsEpilogue activation; /* of y, fused: NONE, GELU, or SWIGLU, which halves the outputs */
+    HsEpilogue activation; /* of y, fused: NONE, or any that is no gradient; a gate halves the outputs */
+    float factor;          /* of the product; 0: 1 */
     int residual;          /* slot to add to, which makes the output part of the residual stream; HS_NONE: none */
 } HsLinearSpec;
 
@@ -36,6 +37,8 @@ typedef struct HsLinearSpec {
 int hs_builder_table(HsBuilder *builder, const char *prefix, const char *suffix, HsParamRole role, HsParamStart start,
                      int64_t rows, int64_t columns);
 int hs_builder_vector(HsBuilder *builder, const char *prefix, const char *suffix, HsParamStart start, int64_t size);
+/* Other first values than by its kind; HS_NONE: none. */
+void hs_builder_start(HsBuilder *builder, int param, HsParamStart start, double from, double to);
 /* The token table: with model.tie_head it is the head as well. */
 int hs_builder_token_table(HsBuilder *builder, const char *prefix, const char *suffix);
 /* The head's matrix: the tied token table, or a separate one. */
@@ -59,14 +62,41 @@ void hs_builder_codes(HsBuilder *builder, int node);
 
 int hs_builder_inputs(HsBuilder *builder); /* the slots of tokens and targets; returns tokens' */
 int hs_builder_embedding(HsBuilder *builder, int tokens, int token_table, int position_table);
-int hs_builder_norm(HsBuilder *builder, const char *name, HsNormKind kind, int input, int weight, int bias);
+
+typedef struct HsNormSpec {
+    const char *name;
+    HsNormKind kind;
+    int input, weight, bias; /* params HS_NONE: none */
+    int residual;            /* slot that what is normed is added to; HS_NONE: none */
+    bool stream;             /* the output is the residual stream, as it is with a residual */
+} HsNormSpec;
+
+int hs_builder_norm(HsBuilder *builder, const HsNormSpec *spec);
+/* The residual stream as an operand of products, where its format is another. */
+int hs_builder_round(HsBuilder *builder, const char *name, int stream);
 /* Returns the slot of y; *pre (may be NULL) gets the slot before a fused activation. */
 int hs_builder_linear(HsBuilder *builder, const HsLinearSpec *spec, int *pre);
 /* A branch's last projection: fused with the sum when there is no dropout, else followed by dropout_residual. */
 int hs_builder_branch_end(HsBuilder *builder, HsLinearSpec spec, int residual);
+/* The sum of a branch, with dropout, and the residual stream. */
+int hs_builder_dropout_sum(HsBuilder *builder, const char *branch_name, int branch, int residual);
 int hs_builder_head_norm(HsBuilder *builder, int qkv, int q_weight, int k_weight);
 int hs_builder_rope(HsBuilder *builder, int qkv);
-int hs_builder_attention(HsBuilder *builder, int qkv);
+/* sinks: a vector with a logit a head, or HS_NONE. */
+int hs_builder_attention(HsBuilder *builder, int qkv, int sinks);
+
+/* What nanochat adds to a block.  Vectors a, b have an element a layer, of which this is `at`; a HS_NONE: 1. */
+typedef struct HsBlendSpec {
+    const char *name;
+    int x, z; /* slots of the residual stream */
+    int a, b, at;
+    float sign;
+} HsBlendSpec;
+int hs_builder_blend(HsBuilder *builder, const HsBlendSpec *spec);
+/* gate: a vector's role, [1, K]; strength [1]. */
+int hs_builder_smear(HsBuilder *builder, int x, int gate, int strength);
+/* Rows of `table` [V, GD] for the tokens, times gates [G, K] of `x`, added to the values of qkv. */
+int hs_builder_values(HsBuilder *builder, int qkv, int x, int table, int gate);
 void hs_builder_head(HsBuilder *builder, int hidden, int weight);
 
 /* A family of models; each has a file with its row, hs_family_identifier. */

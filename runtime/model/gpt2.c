@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * GPT-2 (Radford et al. 2019) as a table of nodes: learned positions, layer norm before each branch, one projection for
- * q, k and v, a GELU MLP, a final norm, and a head that shares the embedding's weights unless model.tie_head is false.
+ * q, k and v, a GELU (or squared ReLU) MLP, a final norm, and a head that shares the embedding's weights unless model.tie_head is false.
  * Dropout sits where nanoGPT has it: on the embedding, on attention probabilities and on both branches' outputs.
  *
  *     x -+- norm - qkv - attention - proj -(+)-+- norm - up - gelu - down -(+)- ... - norm - head
@@ -23,7 +23,12 @@ static int gpt2_norm(HsBuilder *builder, const char *node_name, const char *pref
     int weight = hs_builder_vector(builder, prefix, weight_name, HS_START_ONE, width), bias = HS_NONE;
     if (builder->config->model.bias)
         bias = hs_builder_vector(builder, prefix, bias_name, HS_START_ZERO, width);
-    return hs_builder_norm(builder, node_name, HS_NORM_LAYER, input, weight, bias);
+    return hs_builder_norm(builder, &(HsNormSpec){ .name = node_name,
+                                                   .kind = HS_NORM_LAYER,
+                                                   .input = input,
+                                                   .weight = weight,
+                                                   .bias = bias,
+                                                   .residual = HS_NONE });
 }
 
 /* A linear layer's parameters around what the caller says of its place. */
@@ -55,7 +60,7 @@ static int gpt2_attention_branch(HsBuilder *builder, const char *prefix, int x)
     HsLinearSpec qkv =
         gpt2_linear(builder, "attention.qkv", prefix, "attn.c_attn", HS_START_NORMAL, normed, width, 3 * width);
     hs_builder_stack(builder, qkv.weight, prefix, 3, (HsPart[]){ { NULL, width }, { NULL, width }, { NULL, width } });
-    int mixed = hs_builder_attention(builder, hs_builder_linear(builder, &qkv, NULL));
+    int mixed = hs_builder_attention(builder, hs_builder_linear(builder, &qkv, NULL), HS_NONE);
     builder->group = HS_GROUP_BLOCK;
     HsLinearSpec projection =
         gpt2_linear(builder, "attention.proj", prefix, "attn.c_proj", HS_START_RESIDUAL, mixed, width, width);
@@ -69,13 +74,15 @@ static int gpt2_mlp_branch(HsBuilder *builder, const char *prefix, int x)
     builder->group = HS_GROUP_MLP | HS_GROUP_BLOCK;
     int normed = gpt2_norm(builder, "mlp.norm", prefix, "ln_2", x);
     HsLinearSpec up = gpt2_linear(builder, "mlp.up", prefix, "mlp.c_fc", HS_START_NORMAL, normed, width, hidden);
-    up.activation = HS_EPILOGUE_GELU;
+    const HsEpilogue activation =
+        hs_is(builder->config->model.activation, "relu2") ? HS_EPILOGUE_RELU2 : HS_EPILOGUE_GELU;
+    up.activation = activation;
     int pre = HS_NONE, active = hs_builder_linear(builder, &up, &pre);
     builder->group = 0; /* the block's output is the next one's input, which every policy keeps */
     HsLinearSpec down =
         gpt2_linear(builder, "mlp.down", prefix, "mlp.c_proj", HS_START_RESIDUAL, active, hidden, width);
     down.input_pre = pre;
-    down.input_activation = HS_EPILOGUE_GELU;
+    down.input_activation = activation;
     return hs_builder_branch_end(builder, down, x);
 }
 

@@ -25,7 +25,8 @@ typedef struct HsHeadWork {
     HsTeaching fresh, again; /* of distill */
     HsTensor teacher_hidden; /* [N,C]; absent: there is no teacher */
     const HsParam *teacher_head;
-    void *terms; /* [N] out, of the losses' dtype: what the two add to the loss */
+    const HsAttributes *teacher_attributes; /* of its head */
+    void *terms;                            /* [N] out, of the losses' dtype: what the two add to the loss */
 } HsHeadWork;
 
 /* Before programs are made: room for the gradient of a chunk next to its logits, for `kept` logits a row, and for a

@@ -22,6 +22,12 @@ typedef struct HsFactorPass {
     size_t workspace_bytes;
 } HsFactorPass;
 
+/* What decoding keeps of an attention: of a layer with a window only what it may still see; and of a smear. */
+typedef struct HsKeyValueCache {
+    HsTensor keys, values; /* [batch, room, G*D]; rank 0: none.  Of a smear: keys are its rows [batch, room, C] */
+    int64_t first;         /* the position of the first row */
+} HsKeyValueCache;
+
 /* One call's view of the world.  Tensors of rank 0 are absent. */
 typedef struct HsLayerCall {
     HsContext *context;
@@ -45,7 +51,7 @@ typedef struct HsLayerCall {
     bool accumulate[HS_NODE_INPUTS];       /* add to d_inputs[i] instead of writing it */
     bool accumulate_sum;                   /* ... of a layer that carries a sum, to d_outputs[0] */
     const HsParam *params[HS_NODE_PARAMS]; /* NULL: absent */
-    HsTensor k_cache, v_cache;             /* decoding only */
+    const HsKeyValueCache *cache;          /* NULL: this is no decoding, or nothing is kept */
     const HsHeadWork *head_work;           /* NULL: the loss alone */
     HsTargetRows target_rows;              /* of the whole call */
     const HsFactorPass *pass;              /* NULL: backward adds no factors */
@@ -79,20 +85,27 @@ struct HsLayer {
     bool carries_sum;
 };
 
-extern const HsLayer hs_layer_embedding, hs_layer_norm, hs_layer_linear, hs_layer_head_norm, hs_layer_rope,
-    hs_layer_attention, hs_layer_dropout_residual, hs_layer_dropout_norm, hs_layer_head_loss;
+extern const HsLayer hs_layer_embedding, hs_layer_norm, hs_layer_norm_sum, hs_layer_round, hs_layer_linear,
+    hs_layer_head_norm, hs_layer_rope, hs_layer_attention, hs_layer_dropout_residual, hs_layer_dropout_norm,
+    hs_layer_blend, hs_layer_smear, hs_layer_values, hs_layer_head_loss;
 
-/* logits [rows, V] = hidden w^T: the head alone, for decoding. */
-HsStatus hs_layer_head_logits(HsContext *context, const HsPrecision *precision, const HsParam *weight, HsTensor hidden,
-                              HsTensor logits);
+/* logits [rows, V] = factor hidden w^T, not capped: the head alone, for decoding. */
+HsStatus hs_layer_head_logits(HsContext *context, const HsPrecision *precision, const HsParam *weight, float factor,
+                              HsTensor hidden, HsTensor logits);
 
 /* Scratch of the two functions below, for a micro-batch of `rows`. */
 size_t hs_factor_scratch_bytes(const HsSpanFactors *factors, int64_t rows);
-/* factor += x^T x.  x [rows, size] act; that of a diagonal is overwritten. */
-HsStatus hs_layer_add_moment(const HsLayerCall *call, const HsFactor *factor, HsTensor x);
-/* left += how often each row is named; right += dy^T dy: of parameters 0 and 1, a table of tokens and one of positions.
- */
-HsStatus hs_layer_add_lookups(const HsLayerCall *call, HsTensor tokens, HsTensor dy);
+/* factor += (scale x)^T (scale x).  x [rows, size] act; that of a diagonal is overwritten. */
+HsStatus hs_layer_add_moment(const HsLayerCall *call, const HsFactor *factor, float scale, HsTensor x);
+/* left += how often each row is named; right += g^T g, g the gradient of a row that was looked up: of parameters 0 and 1, a
+ * table of tokens, where g = scale dy, and one of positions, where g = dy. */
+HsStatus hs_layer_add_lookups(const HsLayerCall *call, float scale, HsTensor tokens, HsTensor dy);
+
+/* What sums next to values of that format are kept in. */
+static inline HsDtype hs_wide_with(HsDtype dtype)
+{
+    return dtype == HS_F64 ? HS_F64 : HS_F32;
+}
 
 /* Rows [first, first + count) of a tensor. */
 static inline HsTensor hs_tensor_rows(HsTensor tensor, int64_t first, int64_t count)

@@ -22,15 +22,16 @@ typedef struct Piece {
 
 enum { PIECE_NUMBERS = 1 << 20 };
 
-/* U(-bound, bound): element 4i+j from word j of draw i. */
-static void fill_uniform(const Piece *piece, uint64_t seed, uint32_t site, double bound)
+/* U(from, to): element 4i+j from word j of draw i. */
+static void fill_uniform(const Piece *piece, uint64_t seed, uint32_t site, double from, double to)
 {
     HsRng rng = { .seed = seed, .site = site };
+    const double middle = (from + to) / 2, bound = (to - from) / 2;
     for (int64_t at = 0; at < piece->count; at += 4) {
         HsPhilox bits = hs_rng_draw(&rng, (uint64_t)((piece->first + at) / 4));
         for (int64_t j = 0; j < 4 && at + j < piece->count; j++)
             hs_dtype_store(piece->dtype, piece->values, at + j,
-                           bound * (2.0 * (double)hs_rng_uniform(bits.word[j]) - 1.0));
+                           middle + bound * (2.0 * (double)hs_rng_uniform(bits.word[j]) - 1.0));
     }
 }
 
@@ -129,25 +130,42 @@ static void fill_normal(const Piece *piece, uint64_t seed, uint32_t site, double
     }
 }
 
-static void fill_constant(const Piece *piece, double value)
+/* `count` elements of the whole parameter. */
+static void fill_line(const Piece *piece, int64_t count, double from, double to)
 {
     for (int64_t i = 0; i < piece->count; i++)
-        hs_dtype_store(piece->dtype, piece->values, i, value);
+        hs_dtype_store(piece->dtype, piece->values, i,
+                       from + (to - from) * (double)(piece->first + i) / (double)(count > 1 ? count - 1 : 1));
 }
 
 /* The first values of parameter `index`, in the format of its master, whether it has one or not. */
 static void draw_values(const HsModel *model, int index, uint64_t seed, double init_std, const Piece *values)
 {
     const HsParam *param = &model->params[index];
-    /* Each branch adds to the stream: 2 a layer, so its variance stays 1 when each is divided by sqrt(2 layers). */
-    const bool residual = param->start == HS_START_RESIDUAL;
-    const double deviation = residual ? init_std / sqrt(2.0 * (double)model->layers) : init_std;
-    if (param->start == HS_START_UNIFORM)
-        fill_uniform(values, seed, INITIAL_SITE | (uint32_t)index, 1.0 / sqrt((double)param->shape[1]));
-    else if (residual || param->start == HS_START_NORMAL)
-        fill_normal(values, seed, INITIAL_SITE | (uint32_t)index, deviation);
-    else
-        fill_constant(values, param->start == HS_START_ONE ? 1.0 : 0.0);
+    const uint32_t site = INITIAL_SITE | (uint32_t)index;
+    const double bound = 1.0 / sqrt((double)param->shape[1]);
+    switch (param->start) {
+    case HS_START_ZERO:
+    case HS_START_ONE:
+        fill_line(values, 1, param->start == HS_START_ONE ? 1.0 : 0.0, param->start == HS_START_ONE ? 1.0 : 0.0);
+        return;
+    case HS_START_NORMAL:
+        fill_normal(values, seed, site, param->start_to > 0 ? param->start_to : init_std);
+        return;
+    case HS_START_RESIDUAL:
+        /* Each branch adds to the stream: 2 a layer, so its variance stays 1 when each is divided by sqrt(2 layers). */
+        fill_normal(values, seed, site, init_std / sqrt(2.0 * (double)model->layers));
+        return;
+    case HS_START_UNIFORM:
+        fill_uniform(values, seed, site, -bound, bound);
+        return;
+    case HS_START_BETWEEN:
+        fill_uniform(values, seed, site, param->start_from, param->start_to);
+        return;
+    case HS_START_LINE:
+        fill_line(values, hs_tensor_count(&param->stored.values), param->start_from, param->start_to);
+        return;
+    }
 }
 
 /* Those that the target holds, the first element of which is the parameter's `at`. */

@@ -62,7 +62,40 @@ static HsStatus settle_heads(const HsConfig *config, const HsFamily *family, HsM
                        "a head has %" PRId64
                        " features, but the rotary embedding turns pairs: make model.head_dim even",
                        model->head_dim);
+    model->rotated = (int64_t)((double)model->head_dim * config->model.rope_share);
+    if (family->rotary && (model->rotated < 2 || model->rotated % 2 != 0))
+        return hs_fail(HS_ECONFIG,
+                       "of a head's %" PRId64 " features model.rope_share %g rotates %" PRId64
+                       ", but the rotary embedding turns pairs: choose another share",
+                       model->head_dim, config->model.rope_share, model->rotated);
     return HS_OK;
+}
+
+static HsStatus read_divisors(const char *key, const HsStringList *list, int64_t pairs, double *divisors)
+{
+    if (list->count != pairs)
+        return hs_fail(HS_ECONFIG, "%s has %d numbers, and a head has %" PRId64 " pairs of rotated features", key,
+                       list->count, pairs);
+    for (int64_t i = 0; i < pairs; i++) {
+        char *end;
+        divisors[i] = strtod(list->items[i], &end);
+        if (end == list->items[i] || *end != '\0' || !(divisors[i] > 0) || isinf(divisors[i]))
+            return hs_fail(HS_ECONFIG, "%s: \"%.40s\" is no number above 0", key, list->items[i]);
+    }
+    return HS_OK;
+}
+
+static HsStatus settle_positions(const HsConfig *config, const HsFamily *family, HsModel *model)
+{
+    const int64_t pairs = model->rotated / 2;
+    if (!family->rotary || !hs_is(config->model.rope_scaling, "longrope"))
+        return HS_OK;
+    model->rope_divisors = malloc(2 * (size_t)pairs * sizeof *model->rope_divisors);
+    if (!model->rope_divisors)
+        return hs_fail(HS_ENOMEM, "no memory for the divisors of rotary frequencies");
+    HS_TRY(read_divisors("model.rope_short_divisors", &config->model.rope_short_divisors, pairs, model->rope_divisors));
+    return read_divisors("model.rope_long_divisors", &config->model.rope_long_divisors, pairs,
+                         model->rope_divisors + pairs);
 }
 
 static HsStatus settle_sizes(const HsConfig *config, const HsFamily *family, int64_t vocabulary, HsModel *model)
@@ -84,7 +117,8 @@ static HsStatus settle_sizes(const HsConfig *config, const HsFamily *family, int
                            ": lower the one or raise the other",
                            length, model->max_positions);
     }
-    return settle_heads(config, family, model);
+    HS_TRY(settle_heads(config, family, model));
+    return settle_positions(config, family, model);
 }
 
 /* Roughly, and rather more than less: attention takes width x heads, the MLP two or three matrices of its hidden size.
@@ -207,13 +241,13 @@ static HsStatus create(const HsConfig *config, const HsPrecision *precision, int
                         .pads = strcmp(packing, "none") == 0 && !draws_masks(config) };
     const HsFamily *family = NULL;
     HS_TRY(find_family(config->model.family, &family, &model->family));
-    HS_TRY(settle_sizes(config, family, vocabulary, model));
-
-    HS_TRY(check_parameters(config, model));
-
-    HsBuilder builder = { .model = model, .config = config, .status = HS_OK, .block = HS_NONE };
-    family->build(&builder);
-    HsStatus status = builder.status;
+    HsStatus status = settle_sizes(config, family, vocabulary, model);
+    if (status == HS_OK)
+        status = check_parameters(config, model);
+    HsBuilder builder = { .model = model, .config = config, .status = status, .block = HS_NONE };
+    if (status == HS_OK)
+        family->build(&builder);
+    status = builder.status;
     if (status == HS_OK && hs_adapter_wanted(config))
         status = hs_model_add_adapters(&builder);
     if (status == HS_OK)
@@ -256,6 +290,7 @@ void hs_model_destroy(HsModel *model)
     free(model->nodes);
     free(model->slots);
     free(model->params);
+    free(model->rope_divisors);
     *model = (HsModel){ 0 };
 }
 
@@ -288,6 +323,13 @@ double hs_model_left_out_flops(const HsModel *model)
     return head->attributes.leaves_out ? product_flops(model, head) : 0;
 }
 
+/* Scores of a window W by those of all T T / 2: all but the triangle of (T - W)^2 / 2. */
+static double window_share(const HsNode *node, int64_t sequence_length)
+{
+    const double window = (double)node->attributes.score.window / (double)sequence_length;
+    return window > 0 && window < 1 ? window * (2.0 - window) : 1.0;
+}
+
 double hs_model_flops_per_token(const HsModel *model, int64_t sequence_length)
 {
     const double attention = (double)(model->heads * model->head_dim) * (double)sequence_length;
@@ -296,7 +338,7 @@ double hs_model_flops_per_token(const HsModel *model, int64_t sequence_length)
         const HsNode *node = &model->nodes[n];
         const double inputs = reads_trained(model, node) ? 1.0 : 0.0;
         if (node->layer == &hs_layer_attention)
-            flops += (2.0 + 4.0 * inputs) * attention;
+            flops += (2.0 + 4.0 * inputs) * attention * window_share(node, sequence_length);
         if (node->layer != &hs_layer_linear && node->layer != &hs_layer_head_loss)
             continue;
         flops += product_flops(model, node);

@@ -36,7 +36,7 @@ enum { HS_GROUP_ATTENTION = 1, HS_GROUP_MLP = 2, HS_GROUP_BLOCK = 4 };
 /* What a parameter is in the network.  A table that is embedding and head in one (tied) is an embedding. */
 typedef enum HsParamRole {
     HS_PARAM_MATRIX, /* of a linear layer inside the blocks */
-    HS_PARAM_VECTOR, /* norm gain or bias */
+    HS_PARAM_VECTOR, /* norm gain, bias or learned number, and a gate's few rows: nothing that is packed for products */
     HS_PARAM_EMBEDDING,
     HS_PARAM_HEAD,
     HS_PARAM_ADAPTER /* one of the two factors of a low-rank change to a frozen matrix */
@@ -46,9 +46,11 @@ typedef enum HsParamRole {
 typedef enum HsParamStart {
     HS_START_ZERO,     /* biases */
     HS_START_ONE,      /* norm gains */
-    HS_START_NORMAL,   /* N(0, init_std) */
+    HS_START_NORMAL,   /* N(0, init_std), or of start_to where that is above 0 */
     HS_START_RESIDUAL, /* projections into the residual stream: std / sqrt(2 layers) */
-    HS_START_UNIFORM   /* U(-1/sqrt(columns), 1/sqrt(columns)): what He et al. 2015 give for a slope of sqrt 5 */
+    HS_START_UNIFORM,  /* U(-1/sqrt(columns), 1/sqrt(columns)): what He et al. 2015 give for a slope of sqrt 5 */
+    HS_START_BETWEEN,  /* U(start_from, start_to) */
+    HS_START_LINE      /* from start_from to start_to, evenly over the elements */
 } HsParamStart;
 
 enum { HS_PARAM_MOST_PARTS = 3 };
@@ -60,12 +62,14 @@ typedef struct HsParam {
     int64_t shape[2];
     HsParamRole role;
     HsParamStart start;
+    double start_from, start_to;
     bool tied; /* used by more than one step */
     /* Several matrices stacked along their rows (q|k|v, gate|up): the rows of each; one part: the whole. */
     int part_count;
     int64_t part_rows[HS_PARAM_MOST_PARTS];
     char part_names[HS_PARAM_MOST_PARTS][64]; /* where files hold each part under its own name; else empty */
     bool published_transposed;                /* Hugging Face's files hold it as [in, out] */
+    double published_shift;                   /* and this added to it: -1 of gains that are one plus a weight */
     bool spread;          /* an adapter's B that its layer lays out anew before it multiplies (adapter.c) */
     bool trainable;       /* not named by train.freeze */
     bool beside_adapters; /* frozen, because adapters are trained instead */
@@ -174,7 +178,15 @@ typedef struct HsAttributes {
     HsHeads heads; /* batch and sequence_length are filled at run time */
     HsNormKind norm;
     float epsilon, dropout, z_loss;
+    float embedding_factor; /* of a token's row */
+    float logit_factor;     /* of the head's product */
+    float logit_cap;        /* of the logits that it makes; 0: none */
     HsRopeRule rope;
+    bool reversed;    /* rotary positions turn the other way round */
+    int64_t blend_at; /* of learned numbers, one for each layer: this node's */
+    float blend_sign, gate_factor;
+    bool whole;                             /* a head norm of all queries' features, and all keys' */
+    float factor;                           /* of a linear layer's product */
     HsScoreRule score;                      /* starts are known at run time */
     HsEpilogue epilogue, backward_epilogue; /* of a linear layer: its own activation; its input's, backward */
     bool convert_gradient; /* the output's gradient must be rounded to the product's operand format first */
@@ -218,6 +230,8 @@ typedef struct HsModel {
     const char *family;
     HsPrecision precision;
     int64_t layers, width, vocabulary, heads, kv_heads, head_dim;
+    int64_t rotated;       /* features of each head that rotary positions turn */
+    double *rope_divisors; /* longrope: [2, rotated / 2], of short sequences and of long ones; NULL: none */
     int64_t max_positions; /* rows of the position table; 0: any length */
     HsNode *nodes;
     int node_count;
@@ -246,7 +260,8 @@ void hs_model_destroy(HsModel *model);
 
 int64_t hs_model_parameter_count(const HsModel *model); /* elements, tied ones once */
 int64_t hs_model_trainable_count(const HsModel *model);
-/* 6 N + 6 L H D T with N = matrix parameters (embedding lookups excluded, head included): flops of a trained token.  Of
+/* 6 N + 6 L H D T with N = matrix parameters (embedding lookups excluded, head included): flops of a trained token; in
+ * layers with a window only the scores within it count.  Of
  * the 6, 2 are forward's, 2 the gradient of the input's, 2 the gradient of the weight's; what is frozen has fewer. */
 double hs_model_flops_per_token(const HsModel *model, int64_t sequence_length);
 /* What of that a token without a target does not need: the head leaves it out on some devices; 0 on others. */

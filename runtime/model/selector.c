@@ -17,7 +17,7 @@ static bool is_norm(const HsParam *param)
 
 static bool is_bias(const HsParam *param)
 {
-    return param->role == HS_PARAM_VECTOR && param->start == HS_START_ZERO;
+    return param->role == HS_PARAM_VECTOR && param->start == HS_START_ZERO && param->rank == 1;
 }
 
 static const struct {

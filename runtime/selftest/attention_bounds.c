@@ -23,6 +23,8 @@
  *   around it.  ds is then times 1 - t^2 with t = tanh(s / c): t is off by (e_s + u (|s| + |lse|) + function) / c, as it
  *   may come from p, and 1 - t^2 by twice that and a few roundings, which R has besides.
  *
+ *   A sink is one more score, which comes exactly and belongs to no value.
+ *
  *   What is below f32's normal numbers an exponential may flush to zero: every p has an absolute error of
  *   n = 2^-126 besides, and ds one of n A.  In forward, n is against a sum of at least 1.
  *
@@ -143,6 +145,11 @@ static HsAttentionRow analyse_scores(const HsAttentionView *view, int64_t row, i
         maximum = fmax(maximum, s);
         product_error = fmax(product_error, score_error(view, q, k));
     }
+    if (view->sinks) {
+        largest = fmax(largest, fabs(view->sinks[h]));
+        maximum = fmax(maximum, view->sinks[h]);
+        total = exp(view->sinks[h] - maximum);
+    }
     for (int64_t j = first_of(view, row); j <= position_of(view, row); j++)
         total += exp(score_of(view, q, key_of(view, row, j, g, 0)) - maximum);
     const double error = product_error + hs_gamma(2) * largest + hs_gamma(HS_FUNCTION_ROUNDINGS);
@@ -155,7 +162,7 @@ void hs_bound_attention_forward(const HsAttentionView *view, double *out_error, 
     const int64_t width = heads->head_dim;
     const HsWeightRounding rounding = weight_rounding(view);
     for (int64_t row = 0; row < hs_heads_rows(heads); row++) {
-        const double sums = hs_gamma(3 * (position_of(view, row) + 1) + 8);
+        const double sums = hs_gamma(3 * (position_of(view, row) + 1 + (view->sinks ? 1 : 0)) + 8);
         for (int64_t h = 0; h < heads->heads; h++) {
             const int64_t g = h / (heads->heads / heads->kv_heads), at = row * heads->heads + h;
             const HsAttentionRow scores = analyse_scores(view, row, h);

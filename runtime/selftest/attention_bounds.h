@@ -19,6 +19,7 @@ typedef struct HsAttentionView {
     const int32_t *starts; /* NULL: one document */
     int64_t window;        /* 0: none */
     double cap;            /* 0: none */
+    const double *sinks;   /* [H]; NULL: none */
     const double *qkv;
     const double *k_cache, *v_cache; /* keys and values come from here when given, `room` rows per sequence */
     int64_t room, start;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * Cases of attention: head dimensions 8 to 256, groups of 1 to 8 query heads, lengths around the edges of tiles,
- * dropout, scores too large for a naive exp, several documents in a sequence, windows and capped scores.
+ * dropout, scores too large for a naive exp, several documents in a sequence, windows and capped scores, sinks.
  */
 #include "runtime/selftest/attention_bounds.h"
 
@@ -63,30 +63,70 @@
         RULED(100, 3.0f, 2, 300, 4, 2, 64), RULED(33, 2.0f, 1, 98, 1, 1, 96), RULED(20, 4.0f, 1, 68, 2, 1, 192), \
         RULED(65, 50.0f, 1, 140, 2, 1, 256), RULED(128, 2.0f, 1, 516, 2, 1, 40), RULED(300, 2.0f, 1, 257, 2, 1, 128)
 
+/* Sinks, some of them far above or below all scores, alone and with what else ends a row. */
+#define SINKS(seen, ...)                                                                                          \
+    { HS_F32, HS_F32, HS_F32, .heads = { __VA_ARGS__ }, .options = HS_CASE_SINKS },                               \
+        { HS_F32, HS_F32, HS_F32, .heads = { __VA_ARGS__ }, .options = HS_CASE_SINKS | HS_CASE_HUGE },            \
+        { HS_BF16,        HS_BF16,         HS_BF16,    .heads = { __VA_ARGS__ },                                  \
+          .window = seen, .dropout = 0.1f, .start = 5, .options = HS_CASE_SINKS },                                \
+        { HS_F16, HS_F16, HS_F16, .heads = { __VA_ARGS__ }, .documents = true, .options = HS_CASE_SINKS },        \
+    {                                                                                                             \
+        HS_BF16, HS_BF16, HS_BF16, .heads = { __VA_ARGS__ }, .cap = 3.0f, .options = HS_CASE_SINKS | HS_CASE_HUGE \
+    }
+
+#define SINK_CASES                                                                                                \
+    SINKS(1, 1, 3, 1, 1, 8), SINKS(5, 2, 17, 8, 1, 24), SINKS(30, 1, 65, 3, 1, 64), SINKS(64, 1, 130, 2, 1, 128), \
+        SINKS(9, 1, 150, 1, 1, 17), SINKS(100, 2, 300, 4, 2, 64), SINKS(20, 1, 68, 2, 1, 192),                    \
+        SINKS(65, 1, 140, 2, 1, 256)
+
 static const HsCase attention_cases[] = {
-    DTYPES(1, 1, 1, 1, 8),         DTYPES(2, 2, 2, 1, 16),
-    DTYPES(1, 3, 3, 3, 32),        DTYPES(3, 7, 4, 2, 64),
-    DTYPES(1, 17, 8, 1, 24),       DTYPES(2, 63, 2, 2, 32),
-    DTYPES(1, 64, 3, 1, 64),       DTYPES(1, 65, 2, 2, 80),
-    DTYPES(1, 127, 2, 1, 128),     DTYPES(1, 129, 2, 2, 8),
-    DTYPES(1, 33, 2, 1, 256),      DTYPES(1, 150, 1, 1, 17),
-    DTYPES(2, 20, 12, 4, 64),      DTYPES(1, 132, 4, 2, 64),
-    DTYPES(1, 98, 1, 1, 96),       DTYPES(1, 136, 2, 1, 128),
-    DTYPES(1, 68, 2, 1, 192),      DTYPES(1, 67, 1, 1, 200),
-    DTYPES(1, 68, 2, 1, 256),      DTYPES(2, 37, 4, 1, 100),
-    MIXED(1, 37, 2, 1, 32),        HUGE_SCORES(1, 70, 2, 1, 32),
-    HUGE_SCORES(1, 130, 1, 1, 64), LONG(1, 257, 2, 1, 128),
-    LONG(3, 300, 2, 2, 40),        LONG(1, 516, 2, 1, 64),
-    LONG(1, 384, 3, 3, 104),       LONG(1, 516, 1, 1, 96),
-    LONG(1, 772, 1, 1, 32),        DOCUMENTS(1, 1, 1, 1, 8),
-    DOCUMENTS(2, 17, 8, 1, 24),    DOCUMENTS(2, 63, 2, 2, 32),
-    DOCUMENTS(1, 64, 3, 1, 64),    DOCUMENTS(2, 129, 2, 2, 8),
-    DOCUMENTS(1, 127, 2, 1, 128),  DOCUMENTS(1, 150, 1, 1, 17),
-    DOCUMENTS(1, 98, 1, 1, 96),    DOCUMENTS(1, 130, 2, 1, 192),
-    DOCUMENTS(1, 140, 2, 1, 256),  DOCUMENTS(3, 300, 4, 2, 64),
-    DOCUMENTS(1, 516, 2, 1, 40),   DOCUMENTS(1, 257, 2, 1, 128),
-    DOCUMENTS(2, 388, 1, 1, 96),   DOCUMENTS(1, 772, 1, 1, 32),
-    DOCUMENTS(1, 67, 1, 1, 200),   RULED_CASES,
+    DTYPES(1, 1, 1, 1, 8),
+    DTYPES(2, 2, 2, 1, 16),
+    DTYPES(1, 3, 3, 3, 32),
+    DTYPES(3, 7, 4, 2, 64),
+    DTYPES(1, 17, 8, 1, 24),
+    DTYPES(2, 63, 2, 2, 32),
+    DTYPES(1, 64, 3, 1, 64),
+    DTYPES(1, 65, 2, 2, 80),
+    DTYPES(1, 127, 2, 1, 128),
+    DTYPES(1, 129, 2, 2, 8),
+    DTYPES(1, 33, 2, 1, 256),
+    DTYPES(1, 150, 1, 1, 17),
+    DTYPES(2, 20, 12, 4, 64),
+    DTYPES(1, 132, 4, 2, 64),
+    DTYPES(1, 98, 1, 1, 96),
+    DTYPES(1, 136, 2, 1, 128),
+    DTYPES(1, 68, 2, 1, 192),
+    DTYPES(1, 67, 1, 1, 200),
+    DTYPES(1, 68, 2, 1, 256),
+    DTYPES(2, 37, 4, 1, 100),
+    MIXED(1, 37, 2, 1, 32),
+    HUGE_SCORES(1, 70, 2, 1, 32),
+    HUGE_SCORES(1, 130, 1, 1, 64),
+    LONG(1, 257, 2, 1, 128),
+    LONG(3, 300, 2, 2, 40),
+    LONG(1, 516, 2, 1, 64),
+    LONG(1, 384, 3, 3, 104),
+    LONG(1, 516, 1, 1, 96),
+    LONG(1, 772, 1, 1, 32),
+    DOCUMENTS(1, 1, 1, 1, 8),
+    DOCUMENTS(2, 17, 8, 1, 24),
+    DOCUMENTS(2, 63, 2, 2, 32),
+    DOCUMENTS(1, 64, 3, 1, 64),
+    DOCUMENTS(2, 129, 2, 2, 8),
+    DOCUMENTS(1, 127, 2, 1, 128),
+    DOCUMENTS(1, 150, 1, 1, 17),
+    DOCUMENTS(1, 98, 1, 1, 96),
+    DOCUMENTS(1, 130, 2, 1, 192),
+    DOCUMENTS(1, 140, 2, 1, 256),
+    DOCUMENTS(3, 300, 4, 2, 64),
+    DOCUMENTS(1, 516, 2, 1, 40),
+    DOCUMENTS(1, 257, 2, 1, 128),
+    DOCUMENTS(2, 388, 1, 1, 96),
+    DOCUMENTS(1, 772, 1, 1, 32),
+    DOCUMENTS(1, 67, 1, 1, 200),
+    RULED_CASES,
+    SINK_CASES,
 };
 
 static float scale_of(const HsTrial *trial)
@@ -144,6 +184,18 @@ static double spread_of(const HsTrial *trial)
     return hs_case_has(trial, HS_CASE_HUGE) ? 12.0 : 1.0;
 }
 
+/* A vector with a number a head. */
+static HsTensor of_heads(const HsTrial *trial)
+{
+    return hs_tensor_1d(NULL, HS_F32, trial->config->heads.heads);
+}
+
+static HsTrialOperand sinks_operand(const HsTrial *trial)
+{
+    const double spread = hs_case_has(trial, HS_CASE_HUGE) ? 100.0 : 3.0;
+    return hs_case_has(trial, HS_CASE_SINKS) ? hs_input("sinks", spread, of_heads(trial)) : (HsTrialOperand){ 0 };
+}
+
 static HsStatus prepare_starts(HsTrial *trial, int operand)
 {
     if (trial->config->documents)
@@ -156,7 +208,7 @@ static const int32_t *starts_of(const HsTrial *trial, int operand)
     return trial->config->documents ? trial->operands[operand].exact.data : NULL;
 }
 
-enum { QKV, OUT, LSE, STARTS, STEP };
+enum { QKV, OUT, LSE, STARTS, STEP, SINK };
 
 static void declare_forward(HsTrial *trial)
 {
@@ -165,6 +217,7 @@ static void declare_forward(HsTrial *trial)
     trial->operands[LSE] = hs_output("lse", statistics(trial));
     trial->operands[STARTS] = hs_starts_operand(trial, hs_heads_rows(&trial->config->heads));
     trial->operands[STEP] = step_operand(trial);
+    trial->operands[SINK] = sinks_operand(trial);
     hs_trial_ask_amax(trial, OUT);
 }
 
@@ -193,6 +246,7 @@ static HsStatus call_forward(HsTrial *trial, HsContext *context, const HsTensor 
                                                                 .dropout = trial->config->dropout,
                                                                 .rng = rng_of(trial, t[STEP].data),
                                                                 .qkv = t[QKV],
+                                                                .sinks = t[SINK],
                                                                 .out = t[OUT],
                                                                 .lse = t[LSE] });
 }
@@ -206,6 +260,7 @@ static void bound_forward(HsTrial *trial)
                                    .dropout = trial->config->dropout,
                                    .rng = rng_of(trial, trial->operands[STEP].image),
                                    .starts = starts_of(trial, STARTS),
+                                   .sinks = hs_case_has(trial, HS_CASE_SINKS) ? hs_initial(trial, SINK) : NULL,
                                    .qkv = hs_initial(trial, QKV),
                                    .lse = hs_exact(trial, LSE),
                                    .weights = trial->config->dtype };
@@ -229,7 +284,7 @@ const HsOpTest hs_op_test_attention_forward = {
     .call = call_forward,
 };
 
-enum { B_DOUT, B_QKV, B_OUT, B_LSE, B_DQKV, B_STARTS, B_STEP };
+enum { B_DOUT, B_QKV, B_OUT, B_LSE, B_DQKV, B_STARTS, B_STEP, B_SINK };
 
 static void declare_backward(HsTrial *trial)
 {
@@ -241,6 +296,7 @@ static void declare_backward(HsTrial *trial)
     trial->operands[B_DQKV] = hs_output("dqkv", projection(trial, config->out));
     trial->operands[B_STARTS] = hs_starts_operand(trial, hs_heads_rows(&config->heads));
     trial->operands[B_STEP] = step_operand(trial);
+    trial->operands[B_SINK] = sinks_operand(trial); /* of forward, whose results backward reads */
     hs_trial_ask_amax(trial, B_DQKV);
 }
 
@@ -264,7 +320,8 @@ static HsStatus prepare_backward(HsTrial *trial, HsContext *reference)
     HsTensor starts = trial->operands[B_STARTS].tensor;
     starts.data = trial->operands[B_STARTS].image;
     HsTensor qkv = trial->operands[B_QKV].tensor, out = trial->operands[B_OUT].tensor,
-             lse = trial->operands[B_LSE].tensor;
+             lse = trial->operands[B_LSE].tensor, sinks = trial->operands[B_SINK].tensor;
+    sinks.data = trial->operands[B_SINK].image;
     qkv.data = trial->operands[B_QKV].image;
     out.data = trial->operands[B_OUT].image;
     lse.data = trial->operands[B_LSE].image;
@@ -273,6 +330,7 @@ static HsStatus prepare_backward(HsTrial *trial, HsContext *reference)
                                                                   .dropout = trial->config->dropout,
                                                                   .rng = rng_of(trial, trial->operands[B_STEP].image),
                                                                   .qkv = qkv,
+                                                                  .sinks = sinks,
                                                                   .out = out,
                                                                   .lse = lse });
 }
@@ -318,6 +376,78 @@ const HsOpTest hs_op_test_attention_backward = {
     .call = call_backward,
 };
 
+enum { S_DOUT, S_OUT, S_LSE, S_SINK, S_DSINK };
+
+#define SINK_GRADIENTS(...)                                                                                       \
+    { HS_F32, HS_F32, HS_F32, .heads = { __VA_ARGS__ } }, { HS_BF16, HS_F32, HS_BF16, .heads = { __VA_ARGS__ } }, \
+        { HS_F16, HS_F32, HS_F16, .heads = { __VA_ARGS__ } },                                                     \
+    {                                                                                                             \
+        HS_BF16, HS_F32, HS_F32, .heads = { __VA_ARGS__ }                                                         \
+    }
+
+/* dtype: of out, other: of dout */
+static const HsCase sink_cases[] = {
+    SINK_GRADIENTS(1, 1, 1, 1, 8),    SINK_GRADIENTS(2, 17, 8, 1, 24),  SINK_GRADIENTS(1, 513, 3, 1, 64),
+    SINK_GRADIENTS(3, 700, 5, 5, 16), SINK_GRADIENTS(1, 150, 1, 1, 17), SINK_GRADIENTS(2, 140, 2, 1, 256),
+};
+
+static void declare_sinks(HsTrial *trial)
+{
+    trial->operands[S_DOUT] = hs_input("dout", 1.0, result(trial, trial->config->other));
+    trial->operands[S_OUT] = hs_input("out", 1.0, result(trial, trial->config->dtype));
+    trial->operands[S_LSE] = hs_input("lse", 2.0, statistics(trial));
+    trial->operands[S_SINK] = hs_input("sinks", 3.0, of_heads(trial));
+    trial->operands[S_DSINK] = hs_updated("dsinks", 1.0, of_heads(trial));
+}
+
+static HsStatus call_sinks(HsTrial *trial, HsContext *context, const HsTensor *t)
+{
+    return hs_op_sink_backward(context, &(HsSinkBackwardArgs){ .heads = trial->config->heads,
+                                                               .dout = t[S_DOUT],
+                                                               .out = t[S_OUT],
+                                                               .lse = t[S_LSE],
+                                                               .sinks = t[S_SINK],
+                                                               .dsinks = t[S_DSINK] });
+}
+
+/* Of a row: a product of D terms, the exponential of a difference, and their product; then N rows and the old value. */
+static void bound_sinks(HsTrial *trial)
+{
+    const HsHeads *heads = &trial->config->heads;
+    const double *dout = hs_initial(trial, S_DOUT), *out = hs_initial(trial, S_OUT), *lse = hs_initial(trial, S_LSE);
+    const double sums = hs_gamma(heads->head_dim + hs_heads_rows(heads) + 6);
+    for (int64_t h = 0; h < heads->heads; h++) {
+        const double sink = hs_initial(trial, S_SINK)[h];
+        double error = hs_gamma(2) * fabs(hs_initial(trial, S_DSINK)[h]);
+        for (int64_t n = 0; n < hs_heads_rows(heads); n++) {
+            const int64_t at = n * heads->heads + h;
+            const double relative =
+                expm1(hs_gamma(2) * (fabs(sink) + fabs(lse[at])) + hs_gamma(HS_FUNCTION_ROUNDINGS)) + sums;
+            double size = 0.0;
+            for (int64_t d = 0; d < heads->head_dim; d++)
+                size += fabs(dout[at * heads->head_dim + d] * out[at * heads->head_dim + d]);
+            error += exp(sink - lse[at]) * size * relative;
+        }
+        trial->operands[S_DSINK].error[h] = error;
+    }
+}
+
+static const HsCase sinks_timed[] = {
+    { HS_BF16, HS_F32, HS_BF16, .heads = { 4, 1024, 12, 12, 64 } },
+    { HS_F32, HS_F32, HS_F32, .heads = { 4, 1024, 12, 12, 64 } },
+    { HS_F16, HS_F32, HS_F16, .heads = { 4, 1024, 12, 12, 64 } },
+};
+
+const HsOpTest hs_op_test_sink_backward = {
+    .cases = sink_cases,
+    .case_count = HS_COUNT_OF(sink_cases),
+    .timed = sinks_timed,
+    .timed_count = HS_COUNT_OF(sinks_timed),
+    .declare = declare_sinks,
+    .bound = bound_sinks,
+    .call = call_sinks,
+};
+
 /* depth: room in the cache; start: rows already there */
 #define CACHED(room, begin, ...)                                                                                 \
     { HS_F32, HS_F32, HS_F32, .depth = room, .start = begin, .heads = { __VA_ARGS__ } },                         \
@@ -339,15 +469,29 @@ const HsOpTest hs_op_test_attention_backward = {
         RULED_CACHE(300, 50.0f, 700, 601, 1, 2, 4, 1, 64), RULED_CACHE(17, 3.0f, 600, 555, 2, 1, 3, 3, 96), \
         RULED_CACHE(600, 2.0f, 700, 601, 1, 90, 2, 1, 17)
 
+/* Ranges of keys that blocks share, and one. */
+#define SINK_CACHE(room, begin, ...)                                                                               \
+    { HS_F32, HS_F32, HS_F32, .depth = room, .start = begin, .heads = { __VA_ARGS__ }, .options = HS_CASE_SINKS }, \
+        { HS_BF16,        HS_BF16,                                                                                 \
+          HS_BF16,        .depth = room,                                                                           \
+          .start = begin, .heads = { __VA_ARGS__ },                                                                \
+          .window = 9,    .options = HS_CASE_SINKS },                                                              \
+    {                                                                                                              \
+        HS_F16, HS_F16, HS_F16, .depth = room, .start = begin, .heads = { __VA_ARGS__ },                           \
+                                .options = HS_CASE_SINKS | HS_CASE_HUGE                                            \
+    }
+
 static const HsCase cached_cases[] = {
-    CACHED(1, 0, 1, 1, 1, 1, 8),      CACHED(17, 0, 2, 7, 4, 2, 16),
-    CACHED(65, 64, 1, 1, 2, 2, 64),   CACHED(140, 127, 1, 3, 8, 1, 32),
-    CACHED(70, 63, 2, 2, 3, 3, 128),  CACHED(20, 3, 1, 17, 2, 1, 256),
-    CACHED(700, 601, 1, 2, 4, 1, 64), CACHED(30, 20, 1, 2, 4, 2, 17),
-    CACHED(600, 555, 2, 1, 3, 3, 96), RULED_CACHES,
+    CACHED(1, 0, 1, 1, 1, 1, 8),         CACHED(17, 0, 2, 7, 4, 2, 16),
+    CACHED(65, 64, 1, 1, 2, 2, 64),      CACHED(140, 127, 1, 3, 8, 1, 32),
+    CACHED(70, 63, 2, 2, 3, 3, 128),     CACHED(20, 3, 1, 17, 2, 1, 256),
+    CACHED(700, 601, 1, 2, 4, 1, 64),    CACHED(30, 20, 1, 2, 4, 2, 17),
+    CACHED(600, 555, 2, 1, 3, 3, 96),    RULED_CACHES,
+    SINK_CACHE(17, 0, 2, 7, 4, 2, 16),   SINK_CACHE(700, 601, 1, 2, 4, 1, 64),
+    SINK_CACHE(20, 3, 1, 17, 2, 1, 256),
 };
 
-enum { C_QKV, C_K_CACHE, C_V_CACHE, C_OUT };
+enum { C_QKV, C_K_CACHE, C_V_CACHE, C_OUT, C_SINK };
 
 static void declare_cached(HsTrial *trial)
 {
@@ -358,6 +502,7 @@ static void declare_cached(HsTrial *trial)
     trial->operands[C_K_CACHE] = hs_updated("k_cache", spread_of(trial), cache);
     trial->operands[C_V_CACHE] = hs_updated("v_cache", 1.0, cache);
     trial->operands[C_OUT] = hs_output("out", result(trial, config->out));
+    trial->operands[C_SINK] = sinks_operand(trial);
     hs_trial_ask_amax(trial, C_OUT);
 }
 
@@ -369,6 +514,7 @@ static HsStatus call_cached(HsTrial *trial, HsContext *context, const HsTensor *
                                                                      .qkv = t[C_QKV],
                                                                      .k_cache = t[C_K_CACHE],
                                                                      .v_cache = t[C_V_CACHE],
+                                                                     .sinks = t[C_SINK],
                                                                      .out = t[C_OUT] });
 }
 
@@ -378,6 +524,7 @@ static void bound_cached(HsTrial *trial)
                                    .scale = (double)scale_of(trial),
                                    .window = trial->config->window,
                                    .cap = (double)trial->config->cap,
+                                   .sinks = hs_case_has(trial, HS_CASE_SINKS) ? hs_initial(trial, C_SINK) : NULL,
                                    .qkv = hs_initial(trial, C_QKV),
                                    .k_cache = hs_exact(trial, C_K_CACHE),
                                    .v_cache = hs_exact(trial, C_V_CACHE),

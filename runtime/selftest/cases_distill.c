@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Cases of distillation: odd vocabularies, ignored and replayed rows, missing entries, gradients in every format.
+ * Cases of distillation: odd vocabularies, ignored and replayed rows, missing entries, gradients in every format, caps.
  */
 #include "runtime/selftest/bounds.h"
 
@@ -23,7 +23,7 @@ static HsTensor marks(const HsTrial *trial)
 
 static double spread(const HsTrial *trial)
 {
-    return hs_case_has(trial, HS_CASE_HUGE) ? 200.0 : 3.0;
+    return hs_case_has(trial, HS_CASE_HUGE) ? 200.0 : trial->config->cap > 0.0f ? 50.0 : 3.0;
 }
 
 /* --- top_logits: rows N, columns V, depth K --- */
@@ -34,10 +34,28 @@ static double spread(const HsTrial *trial)
         HS_F32, HS_F32, HS_F32, n, v, k, .options = HS_CASE_NONFINITE                                               \
     }
 
+/* Far above the cap logits are equal in f32, but not in order. */
+#define CAPPED_TOP(n, v, k)                                                                        \
+    { HS_F32, HS_F32, HS_F32, n, v, k, .cap = 30 }, { HS_F32, HS_F32, HS_F32, n, v, k, .cap = 1 }, \
+        { HS_F32, HS_F32, HS_F32, n, v, k, .cap = 2000, .options = HS_CASE_PRE },                  \
+    {                                                                                              \
+        HS_F32, HS_F32, HS_F32, n, v, k, .cap = 30, .options = HS_CASE_NONFINITE                   \
+    }
+
 static const HsCase top_cases[] = {
-    TOP(1, 1, 1),     TOP(3, 7, 7),      TOP(5, 17, 4),
-    TOP(9, 255, 16),  TOP(2, 256, 256),  TOP(70, 300, 256),
-    TOP(4, 5003, 16), TOP(2, 60001, 33), { HS_F32, HS_F32, HS_F32, 5, 66, 8, .options = HS_CASE_UNALIGNED },
+    TOP(1, 1, 1),
+    TOP(3, 7, 7),
+    TOP(5, 17, 4),
+    TOP(9, 255, 16),
+    TOP(2, 256, 256),
+    TOP(70, 300, 256),
+    TOP(4, 5003, 16),
+    TOP(2, 60001, 33),
+    { HS_F32, HS_F32, HS_F32, 5, 66, 8, .options = HS_CASE_UNALIGNED },
+    CAPPED_TOP(1, 1, 1),
+    CAPPED_TOP(9, 255, 16),
+    CAPPED_TOP(70, 300, 256),
+    CAPPED_TOP(4, 5003, 16),
 };
 
 enum { TOP_LOGITS, TOP_VALUE, TOP_INDEX };
@@ -45,11 +63,11 @@ enum { TOP_LOGITS, TOP_VALUE, TOP_INDEX };
 static void declare_top(HsTrial *trial)
 {
     HsTrialOperand *operands = trial->operands;
-    operands[TOP_LOGITS] = hs_input("logits", 3.0, matrix(trial, HS_F32));
+    operands[TOP_LOGITS] = hs_input("logits", spread(trial), matrix(trial, HS_F32));
     if (hs_case_has(trial, HS_CASE_NONFINITE))
         operands[TOP_LOGITS] = hs_filled(operands[TOP_LOGITS], HS_FILL_BROKEN);
     operands[TOP_VALUE] = hs_output("value", kept(trial, HS_F32));
-    operands[TOP_VALUE].exact_bits = true;
+    operands[TOP_VALUE].exact_bits = trial->config->cap == 0.0f;
     operands[TOP_INDEX] = hs_output("index", kept(trial, HS_I32));
 }
 
@@ -65,9 +83,16 @@ static HsStatus prepare_top(HsTrial *trial, HsContext *reference)
 
 static HsStatus call_top(HsTrial *trial, HsContext *context, const HsTensor *t)
 {
-    (void)trial;
-    return hs_op_top_logits(
-        context, &(HsTopLogitsArgs){ .logits = t[TOP_LOGITS], .value = t[TOP_VALUE], .index = t[TOP_INDEX] });
+    return hs_op_top_logits(context, &(HsTopLogitsArgs){ .logits = t[TOP_LOGITS],
+                                                         .cap = trial->config->cap,
+                                                         .value = t[TOP_VALUE],
+                                                         .index = t[TOP_INDEX] });
+}
+
+static void bound_top(HsTrial *trial)
+{
+    for (int64_t i = 0; i < hs_tensor_count(&trial->operands[TOP_VALUE].tensor) && trial->config->cap > 0.0f; i++)
+        trial->operands[TOP_VALUE].error[i] = hs_gamma(HS_CAP_ROUNDINGS) * fabs(hs_exact(trial, TOP_VALUE)[i]);
 }
 
 static const HsCase top_timed[] = {
@@ -81,6 +106,7 @@ const HsOpTest hs_op_test_top_logits = {
     .timed_count = HS_COUNT_OF(top_timed),
     .declare = declare_top,
     .prepare = prepare_top,
+    .bound = bound_top,
     .call = call_top,
 };
 
@@ -101,6 +127,11 @@ static const HsCase match_cases[] = {
     MATCH(64, 65, 16),
     MATCH(20, 5003, 16),
     { HS_F32, HS_BF16, HS_F32, 9, 66, 8, .alpha = 0.5f, .options = HS_CASE_UNALIGNED },
+    { HS_F32, HS_F32, HS_F32, 7, 7, 7, .alpha = 1.0f, .cap = 30 },
+    { HS_F32, HS_F32, HS_F32, 9, 300, 256, .alpha = 0.5f, .cap = 30 },
+    { HS_F32, HS_BF16, HS_F32, 64, 65, 16, .alpha = 1.0f, .cap = 30 },
+    { HS_F32, HS_F16, HS_F32, 20, 5003, 16, .alpha = 0.5f, .cap = 30 },
+    { HS_F32, HS_F32, HS_F32, 17, 63, 5, .alpha = 0.5f, .cap = 2000 },
 };
 
 enum { LOGITS, TARGETS, REPLAYED, SCALE, LOSSES, DLOGITS, VALUE, INDEX, TEACHER = VALUE };
@@ -140,6 +171,7 @@ static HsStatus prepare_match(HsTrial *trial, HsContext *reference)
 static HsStatus call_match(HsTrial *trial, HsContext *context, const HsTensor *t)
 {
     return hs_op_match_logits(context, &(HsMatchLogitsArgs){ .logits = t[LOGITS],
+                                                             .cap = trial->config->cap,
                                                              .targets = t[TARGETS],
                                                              .replayed = t[REPLAYED],
                                                              .value = t[VALUE],
@@ -151,7 +183,8 @@ static HsStatus call_match(HsTrial *trial, HsContext *context, const HsTensor *t
                                                              .dlogits = t[DLOGITS] });
 }
 
-/* A distance rounds once, what it is multiplied by a few times; then two products are added. */
+/* A distance rounds once, what it is multiplied by a few times; then two products are added.  With a cap the distance
+ * is off by the logit's error d before that: the square by (2 |distance| + d) d. */
 static void bound_match(HsTrial *trial)
 {
     const int64_t columns = trial->config->columns, count = trial->config->depth;
@@ -165,10 +198,14 @@ static void bound_match(HsTrial *trial)
         for (int64_t k = n * count; k < (n + 1) * count; k++) {
             if (index[k] < 0)
                 continue;
-            const double distance =
-                fabs(hs_initial(trial, LOGITS)[n * columns + index[k]] - hs_initial(trial, VALUE)[k]);
-            trial->operands[DLOGITS].error[n * columns + index[k]] +=
-                hs_gamma(8) * scale * 2.0 * (double)weight / (double)count * distance;
+            double off, slope_off;
+            const double x = hs_initial(trial, LOGITS)[n * columns + index[k]], share = (double)weight / (double)count;
+            const double logit = hs_bound_cap(trial->config->cap, x, &off);
+            const double slope = hs_bound_cap_slope(trial->config->cap, x, &slope_off);
+            const double distance = fabs(logit - hs_initial(trial, VALUE)[k]);
+            const double error = hs_gamma(8) * distance + off + slope_off * (distance + off);
+            trial->operands[DLOGITS].error[n * columns + index[k]] += scale * 2.0 * share * slope * error;
+            trial->operands[LOSSES].error[n] += share * (2.0 * distance + off) * off;
         }
     }
 }
@@ -211,12 +248,35 @@ const HsOpTest hs_op_test_match_logits = {
         HS_F32, HS_F32, HS_F32, n, v, .options = HS_CASE_HUGE                                                       \
     }
 
+#define CAPPED_DISTILL(n, v)                                                                \
+    { HS_F32, HS_F32, HS_F32, n, v, .cap = 30 },                                            \
+        { HS_F32, HS_BF16, HS_F32, n, v, .cap = 30, .options = HS_CASE_RESIDUAL },          \
+        { HS_F32, HS_F16, HS_F32, n, v, .cap = 30, .options = HS_CASE_HUGE },               \
+        { HS_F32, HS_F32, HS_F32, n, v, .cap = 30, .options = HS_CASE_HUGE | HS_CASE_PRE }, \
+    {                                                                                       \
+        HS_F32, HS_F32, HS_F32, n, v, .cap = 30, .options = HS_CASE_POSITIONS               \
+    }
+
 static const HsCase distill_cases[] = {
-    DISTILL(1, 1),     DISTILL(7, 7),
-    DISTILL(17, 63),   DISTILL(9, 300),
-    DISTILL(64, 65),   DISTILL(4, 5003),
-    DISTILL(2, 60001), { HS_F32, HS_BF16, HS_F32, 9, 66, .options = HS_CASE_UNALIGNED },
+    DISTILL(1, 1),           DISTILL(7, 7),
+    DISTILL(17, 63),         DISTILL(9, 300),
+    DISTILL(64, 65),         DISTILL(4, 5003),
+    DISTILL(2, 60001),       { HS_F32, HS_BF16, HS_F32, 9, 66, .options = HS_CASE_UNALIGNED },
+    CAPPED_DISTILL(1, 1),    CAPPED_DISTILL(7, 7),
+    CAPPED_DISTILL(17, 63),  CAPPED_DISTILL(9, 300),
+    CAPPED_DISTILL(4, 5003),
 };
+
+/* The teacher's cap is another one; with HS_CASE_PRE the teacher has none, with HS_CASE_POSITIONS it alone has one. */
+static float student_cap(const HsTrial *trial)
+{
+    return hs_case_has(trial, HS_CASE_POSITIONS) ? 0.0f : trial->config->cap;
+}
+
+static float teacher_cap(const HsTrial *trial)
+{
+    return hs_case_has(trial, HS_CASE_PRE) ? 0.0f : trial->config->cap * 1.5f;
+}
 
 /* With HS_CASE_RESIDUAL no row is said to be replayed; with HS_CASE_HUGE those that are have a teacher too. */
 static HsTeaching teaching_of(const HsTrial *trial, bool again)
@@ -242,6 +302,8 @@ static HsStatus call_distill(HsTrial *trial, HsContext *context, const HsTensor 
 {
     return hs_op_distill(context, &(HsDistillArgs){ .logits = t[LOGITS],
                                                     .teacher = t[TEACHER],
+                                                    .cap = student_cap(trial),
+                                                    .teacher_cap = teacher_cap(trial),
                                                     .targets = t[TARGETS],
                                                     .replayed = t[REPLAYED],
                                                     .fresh = teaching_of(trial, false),
@@ -257,17 +319,19 @@ typedef struct RowScores {
     double lse, error;
 } RowScores;
 
-static RowScores analyse(const double *logits, int64_t count, double t)
+static RowScores analyse(const double *stored, float cap, int64_t count, double t)
 {
-    double maximum = -INFINITY, largest = 0.0, total = 0.0;
+    double maximum = -INFINITY, largest = 0.0, total = 0.0, capping = 0.0, off;
     for (int64_t v = 0; v < count; v++) {
-        maximum = fmax(maximum, logits[v]);
-        largest = fmax(largest, fabs(logits[v]));
+        const double logit = hs_bound_cap(cap, stored[v], &off);
+        maximum = fmax(maximum, logit);
+        largest = fmax(largest, fabs(logit));
+        capping = fmax(capping, off);
     }
     for (int64_t v = 0; v < count; v++)
-        total += exp((logits[v] - maximum) / t);
+        total += exp((hs_bound_cap(cap, stored[v], &off) - maximum) / t);
     const double lse = maximum / t + log(total);
-    const double error = hs_gamma(8) * largest / t + hs_gamma(2 * count + HS_FUNCTION_ROUNDINGS) +
+    const double error = capping / t + hs_gamma(8) * largest / t + hs_gamma(2 * count + HS_FUNCTION_ROUNDINGS) +
                          hs_gamma(HS_FUNCTION_ROUNDINGS + 1) * (fabs(lse) + log(total));
     return (RowScores){ lse, error };
 }
@@ -277,16 +341,22 @@ static void bound_distill_row(HsTrial *trial, int64_t n, const HsTeaching *teach
     const int64_t columns = trial->config->columns, row = n * columns;
     const double *logits = hs_initial(trial, LOGITS) + row, *teacher = hs_initial(trial, TEACHER) + row;
     const double t = (double)teaching->temperature;
-    const RowScores student = analyse(logits, columns, t), taught = analyse(teacher, columns, t);
+    const float cap = student_cap(trial), other_cap = teacher_cap(trial);
+    const RowScores student = analyse(logits, cap, columns, t), taught = analyse(teacher, other_cap, columns, t);
     double loss = 0.0, size = 0.0;
     for (int64_t v = 0; v < columns; v++) {
-        const double l = logits[v] / t - student.lse, z = teacher[v] / t - taught.lse, p = exp(l), q = exp(z);
-        const double l_error = student.error + hs_gamma(4) * (fabs(logits[v]) / t + fabs(student.lse));
-        const double z_error = taught.error + hs_gamma(4) * (fabs(teacher[v]) / t + fabs(taught.lse));
+        double l_off, z_off, slope_off;
+        const double logit = hs_bound_cap(cap, logits[v], &l_off) / t;
+        const double other = hs_bound_cap(other_cap, teacher[v], &z_off) / t;
+        const double slope = hs_bound_cap_slope(cap, logits[v], &slope_off);
+        const double l = logit - student.lse, z = other - taught.lse, p = exp(l), q = exp(z);
+        const double l_error = student.error + l_off / t + hs_gamma(4) * (fabs(logit) + fabs(student.lse));
+        const double z_error = taught.error + z_off / t + hs_gamma(4) * (fabs(other) + fabs(taught.lse));
         const double p_error = p * expm1(l_error + hs_gamma(HS_FUNCTION_ROUNDINGS));
         const double q_error = q * expm1(z_error + hs_gamma(HS_FUNCTION_ROUNDINGS));
+        const double difference = p_error + q_error + hs_gamma(6) * (p + q);
         trial->operands[DLOGITS].error[row + v] =
-            pull * (p_error + q_error + hs_gamma(6) * (p + q)) +
+            pull * slope * (difference + slope_off * (p + q + difference)) +
             hs_gamma(3) * (double)teaching->target_weight * fabs(hs_initial(trial, DLOGITS)[row + v]);
         loss += q_error * fabs(z - l) + (q + q_error) * (l_error + z_error);
         size += (q + q_error) * (fabs(z - l) + l_error + z_error);

@@ -1,20 +1,23 @@
 /* SPDX-License-Identifier: MIT
  *
- * Cases of the operations on single elements: SwiGLU and dropout.
+ * Cases of the operations on single elements: gates and dropout.
  */
 #include "runtime/selftest/bounds.h"
 
 /* rows, columns; dtype -> out, the gradient's dtype in `other` */
-#define UNARY(n, c)                                                                                       \
-    { HS_F32, HS_F32, HS_F32, n, c, .options = 0 }, { HS_BF16, HS_BF16, HS_BF16, n, c, .options = 0 },    \
-        { HS_F16, HS_F16, HS_F16, n, c, .options = 0 }, { HS_F32, HS_BF16, HS_BF16, n, c, .options = 0 }, \
-    {                                                                                                     \
-        HS_BF16, HS_F32, HS_F32, n, c, .options = 0                                                       \
+#define GATED(n, c, function)                                                                                          \
+    { HS_F32, HS_F32, HS_F32, n, c, .epilogue = function }, { HS_BF16, HS_BF16, HS_BF16, n, c, .epilogue = function }, \
+        { HS_F16, HS_F16, HS_F16, n, c, .epilogue = function },                                                        \
+        { HS_F32, HS_BF16, HS_BF16, n, c, .epilogue = function },                                                      \
+    {                                                                                                                  \
+        HS_BF16, HS_F32, HS_F32, n, c, .epilogue = function                                                            \
     }
+#define GATED_SIZES(function)                                                                                 \
+    GATED(1, 1, function), GATED(2, 3, function), GATED(7, 17, function), GATED(17, 63, function),            \
+        GATED(64, 64, function), GATED(65, 127, function), GATED(3, 129, function), GATED(128, 33, function), \
+        GATED(2, 8, function), GATED(9, 20, function), GATED(5, 1032, function), GATED(3, 2731, function)
 
-static const HsCase unary_cases[] = { UNARY(1, 1),   UNARY(2, 3),    UNARY(7, 17),   UNARY(17, 63),
-                                      UNARY(64, 64), UNARY(65, 127), UNARY(3, 129),  UNARY(128, 33),
-                                      UNARY(2, 8),   UNARY(9, 20),   UNARY(5, 1032), UNARY(3, 2731) };
+static const HsCase gated_cases[] = { GATED_SIZES(HS_EPILOGUE_SWIGLU), GATED_SIZES(HS_EPILOGUE_GEGLU) };
 
 static HsTensor matrix(const HsTrial *trial, HsDtype dtype, int64_t widths)
 {
@@ -29,10 +32,16 @@ static int64_t element_count(const HsTrial *trial)
 enum { X, Y };
 
 static const HsCase swiglu_timed[] = {
-    { HS_BF16, HS_BF16, HS_BF16, 4096, 2048, .options = 0 },
-    { HS_F32, HS_F32, HS_F32, 4096, 2048, .options = 0 },
-    { HS_F16, HS_F16, HS_F16, 4096, 2048, .options = 0 },
+    { HS_BF16, HS_BF16, HS_BF16, 4096, 2048, .epilogue = HS_EPILOGUE_SWIGLU },
+    { HS_F32, HS_F32, HS_F32, 4096, 2048, .epilogue = HS_EPILOGUE_SWIGLU },
+    { HS_F16, HS_F16, HS_F16, 4096, 2048, .epilogue = HS_EPILOGUE_SWIGLU },
 };
+
+static HsActivation gate_of(const HsTrial *trial)
+{
+    return hs_epilogue_activation(trial->config->epilogue);
+}
+
 static void declare_swiglu(HsTrial *trial)
 {
     trial->operands[X] = hs_input("x", 2.0, matrix(trial, trial->config->dtype, 2));
@@ -42,20 +51,22 @@ static void declare_swiglu(HsTrial *trial)
 
 static HsStatus call_swiglu(HsTrial *trial, HsContext *context, const HsTensor *t)
 {
-    (void)trial;
-    return hs_op_swiglu_forward(context, &(HsUnaryArgs){ t[X], t[Y] });
+    return hs_op_swiglu_forward(context, &(HsUnaryArgs){ gate_of(trial), t[X], t[Y] });
 }
 
-/* Nothing cancels in gate / (1 + exp(-gate)) * up. */
 static void bound_swiglu(HsTrial *trial)
 {
-    for (int64_t i = 0; i < element_count(trial); i++)
-        trial->operands[Y].error[i] = hs_gamma(HS_FUNCTION_ROUNDINGS + 4) * fabs(hs_exact(trial, Y)[i]);
+    const int64_t width = trial->config->columns;
+    for (int64_t i = 0; i < element_count(trial); i++) {
+        const int64_t gate_at = i / width * 2 * width + i % width;
+        const double gate = fabs(hs_initial(trial, X)[gate_at]), up = fabs(hs_initial(trial, X)[gate_at + width]);
+        trial->operands[Y].error[i] = hs_bound_gated(gate_of(trial), gate, 0.0, up, 0.0, fabs(hs_exact(trial, Y)[i]));
+    }
 }
 
 const HsOpTest hs_op_test_swiglu_forward = {
-    .cases = unary_cases,
-    .case_count = HS_COUNT_OF(unary_cases),
+    .cases = gated_cases,
+    .case_count = HS_COUNT_OF(gated_cases),
     .timed = swiglu_timed,
     .timed_count = HS_COUNT_OF(swiglu_timed),
     .declare = declare_swiglu,
@@ -73,29 +84,26 @@ static void declare_swiglu_backward(HsTrial *trial)
     hs_trial_ask_amax(trial, B_DX);
 }
 
-/* silu' = s (1 + g (1 - s)): 1 - s cancels for large g, where |g| times a rounding of 1 is what is left. */
 static void bound_swiglu_backward(HsTrial *trial)
 {
     const int64_t width = trial->config->columns;
-    const double unit = hs_gamma(HS_FUNCTION_ROUNDINGS + 8);
     for (int64_t i = 0; i < element_count(trial); i++) {
         const int64_t gate_at = i / width * 2 * width + i % width, up_at = gate_at + width;
-        const double gate = hs_initial(trial, B_X)[gate_at], up = hs_initial(trial, B_X)[up_at];
-        const double dy = fabs(hs_initial(trial, B_DY)[i]), s = 1.0 / (1.0 + exp(-gate));
-        trial->operands[B_DX].error[gate_at] = unit * dy * fabs(up) * s * (1.0 + fabs(gate) * (1.0 + s));
-        trial->operands[B_DX].error[up_at] = unit * dy * fabs(gate) * s;
+        const HsGateBound bound = hs_bound_gate(gate_of(trial), hs_initial(trial, B_X)[gate_at]);
+        const double up = fabs(hs_initial(trial, B_X)[up_at]), dy = fabs(hs_initial(trial, B_DY)[i]);
+        trial->operands[B_DX].error[gate_at] = dy * up * bound.slope_error;
+        trial->operands[B_DX].error[up_at] = dy * bound.value_error;
     }
 }
 
 static HsStatus call_swiglu_backward(HsTrial *trial, HsContext *context, const HsTensor *t)
 {
-    (void)trial;
-    return hs_op_swiglu_backward(context, &(HsUnaryBackwardArgs){ t[B_DY], t[B_X], t[B_DX] });
+    return hs_op_swiglu_backward(context, &(HsUnaryBackwardArgs){ gate_of(trial), t[B_DY], t[B_X], t[B_DX] });
 }
 
 const HsOpTest hs_op_test_swiglu_backward = {
-    .cases = unary_cases,
-    .case_count = HS_COUNT_OF(unary_cases),
+    .cases = gated_cases,
+    .case_count = HS_COUNT_OF(gated_cases),
     .timed = swiglu_timed,
     .timed_count = HS_COUNT_OF(swiglu_timed),
     .declare = declare_swiglu_backward,

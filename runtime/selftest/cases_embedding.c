@@ -20,6 +20,23 @@ enum { EXTRA_POSITIONS = 5 }; /* rows of the position table beyond what the case
                                            .documents = true                                                       \
     }
 
+/* Tokens' rows times a factor. */
+#define TIMES(in, result, n, t, c, v, factor, with)                                                  \
+    {                                                                                                \
+        in, result, in, n, c, v, .heads = { .sequence_length = t }, .alpha = factor, .options = with \
+    }
+#define FACTORS(n, t, c, v)                                                                                          \
+    TIMES(HS_F32, HS_F32, n, t, c, v, 27.7f, 0), TIMES(HS_F32, HS_F32, n, t, c, v, -0.3f, HS_CASE_POSITIONS),        \
+        TIMES(HS_BF16, HS_F32, n, t, c, v, 27.7f, HS_CASE_POSITIONS), TIMES(HS_BF16, HS_BF16, n, t, c, v, -0.3f, 0), \
+        TIMES(HS_F16, HS_F16, n, t, c, v, 12, HS_CASE_POSITIONS)
+#define FACTOR_CASES(most_rows)                                                                              \
+    FACTORS(1, 1, 1, 1), FACTORS(34, 17, 63, 5), FACTORS(130, 65, 128, 3), FACTORS(most_rows, 100, 520, 40), \
+        TIMES(HS_BF16, HS_F32, 150, 3, 64, 2, 27.7f, HS_CASE_POSITIONS | HS_CASE_UNALIGNED),                 \
+    {                                                                                                        \
+        HS_BF16, HS_F32, HS_BF16, 600, 20, 9, .heads = { .sequence_length = 300 }, .alpha = 12,              \
+                                              .options = HS_CASE_POSITIONS, .documents = true                \
+    }
+
 #define FORWARD(n, t, c, v)                                                                                                 \
     { HS_F32, HS_F32, HS_F32, n, c, v, .heads = { .sequence_length = t } },                                                 \
         { HS_F32, HS_BF16, HS_F32, n, c, v, .heads = { .sequence_length = t }, .options = HS_CASE_POSITIONS },              \
@@ -42,6 +59,7 @@ static const HsCase forward_cases[] = {
     DOCUMENTS(600, 300, 20, 9),
     { HS_BF16, HS_F32, HS_BF16, 6, 64, 5, .heads = { .sequence_length = 3 },
       .options = HS_CASE_POSITIONS | HS_CASE_UNALIGNED },
+    FACTOR_CASES(100),
 };
 
 /* Of a table only the rows move that some token or position names: of V rows, N random tokens name
@@ -54,6 +72,11 @@ static double named_bytes(const HsTrial *trial, int token_table, int position_ta
     if (hs_operand_present(trial, position_table))
         rows += (double)config->heads.sequence_length;
     return rows * (double)config->columns * (double)hs_dtype_bytes(trial->operands[token_table].tensor.dtype);
+}
+
+static float factor_of(const HsTrial *trial)
+{
+    return trial->config->alpha == 0.0f ? 1.0f : trial->config->alpha;
 }
 
 static void declare_forward(HsTrial *trial)
@@ -88,14 +111,23 @@ static HsStatus call_forward(HsTrial *trial, HsContext *context, const HsTensor 
                                                                 .starts = t[STARTS],
                                                                 .sequence_length = trial->config->heads.sequence_length,
                                                                 .position_start = trial->config->start,
+                                                                .factor = factor_of(trial),
                                                                 .y = t[Y] });
 }
 
-/* One addition: its error is relative to the sum itself. */
+/* One addition: its error is relative to the sum itself, of which a product with the factor has rounded one term. */
 static void bound_forward(HsTrial *trial)
 {
-    for (int64_t i = 0; hs_case_has(trial, HS_CASE_POSITIONS) && i < hs_tensor_count(&trial->operands[Y].tensor); i++)
-        trial->operands[Y].error[i] = hs_gamma(1) * fabs(hs_exact(trial, Y)[i]);
+    const int64_t columns = trial->config->columns;
+    const int32_t *tokens = trial->operands[TOKENS].exact.data;
+    const double factor = (double)factor_of(trial);
+    for (int64_t i = 0; i < hs_tensor_count(&trial->operands[Y].tensor); i++) {
+        const double token = hs_initial(trial, TOKEN_TABLE)[tokens[i / columns] * columns + i % columns];
+        const double product = factor == 1.0 ? 0.0 : hs_gamma(1) * fabs(factor * token);
+        const double sum =
+            hs_case_has(trial, HS_CASE_POSITIONS) ? hs_gamma(1) * (fabs(hs_exact(trial, Y)[i]) + product) : 0.0;
+        trial->operands[Y].error[i] = product + sum;
+    }
 }
 
 static double bytes_forward(const HsTrial *trial, const HsContext *context)
@@ -153,6 +185,8 @@ static const HsCase backward_cases[] = {
     DOCUMENTS(1500, 500, 12, 7),
     { HS_BF16, HS_F32, HS_BF16, 150, 64, 2, .heads = { .sequence_length = 3 },
       .options = HS_CASE_POSITIONS | HS_CASE_UNALIGNED },
+    FACTOR_CASES(300),
+    FACTORS(2200, 1100, 4, 2),
 };
 
 static void declare_backward(HsTrial *trial)
@@ -186,11 +220,13 @@ static HsStatus call_backward(HsTrial *trial, HsContext *context, const HsTensor
                                                                 .dy = t[DY],
                                                                 .starts = t[BACKWARD_STARTS],
                                                                 .sequence_length = trial->config->heads.sequence_length,
+                                                                .factor = factor_of(trial),
                                                                 .dtoken_table = t[DTOKEN_TABLE],
                                                                 .dposition_table = t[DPOSITION_TABLE] });
 }
 
-/* A sum of at most N rows and of what was there: first the absolute values are gathered, then scaled by gamma. */
+/* A sum of at most N rows and of what was there: first the absolute values are gathered, then scaled by gamma.  The sum
+ * of the rows times a factor is another rounding. */
 static void bound_backward(HsTrial *trial)
 {
     const HsCase *config = trial->config;
@@ -199,6 +235,7 @@ static void bound_backward(HsTrial *trial)
         HsTrialOperand *table = &trial->operands[which];
         if (!hs_operand_present(trial, which))
             continue;
+        const double factor = which == DTOKEN_TABLE ? fabs((double)factor_of(trial)) : 1.0;
         for (int64_t i = 0; i < hs_tensor_count(&table->tensor); i++)
             table->error[i] = fabs(table->initial[i]);
         for (int64_t n = 0; n < config->rows; n++) {
@@ -206,10 +243,11 @@ static void bound_backward(HsTrial *trial)
             const int64_t row =
                 which == DTOKEN_TABLE ? ((const int32_t *)tokens.data)[n] : n % config->heads.sequence_length - start;
             for (int64_t c = 0; c < config->columns; c++)
-                table->error[row * config->columns + c] += fabs(hs_initial(trial, DY)[n * config->columns + c]);
+                table->error[row * config->columns + c] +=
+                    factor * fabs(hs_initial(trial, DY)[n * config->columns + c]);
         }
         for (int64_t i = 0; i < hs_tensor_count(&table->tensor); i++)
-            table->error[i] *= hs_gamma(config->rows);
+            table->error[i] *= hs_gamma(config->rows + (factor != 1.0));
     }
 }
 

@@ -21,70 +21,93 @@ enum { A, B, ADDEND, BIAS, RESIDUAL, PRE, C, ROW_SUMS };
     LAYOUTS(HS_F32, HS_F32, m, n, k), LAYOUTS(HS_BF16, HS_BF16, m, n, k), LAYOUTS(HS_BF16, HS_F32, m, n, k), \
         LAYOUTS(HS_F16, HS_F16, m, n, k), LAYOUTS(HS_F16, HS_F32, m, n, k)
 
+#define EPILOGUE_CASE(dtype, out, other, m, n, k, function, ...)                 \
+    {                                                                            \
+        dtype, out, other, m, n, k, .epilogue = function, .options = __VA_ARGS__ \
+    }
+
+/* Function f of each number, and its gradient. */
+#define ACTIVATED(dtype, out, other, m, n, k, layout, f)                                                       \
+    EPILOGUE_CASE(dtype, out, other, m, n, k, HS_EPILOGUE_##f, (layout) | HS_CASE_BIAS),                       \
+        EPILOGUE_CASE(dtype, out, other, m, n, k, HS_EPILOGUE_##f, (layout) | HS_CASE_PRE | HS_CASE_BIAS),     \
+        EPILOGUE_CASE(dtype, out, other, m, n, k, HS_EPILOGUE_##f, (layout) | HS_CASE_PRE | HS_CASE_RESIDUAL), \
+        EPILOGUE_CASE(dtype, out, other, m, n, k, HS_EPILOGUE_##f##_BACKWARD, (layout) | HS_CASE_PRE),         \
+        EPILOGUE_CASE(dtype, out, other, m, n, k, HS_EPILOGUE_##f##_BACKWARD,                                  \
+                      (layout) | HS_CASE_PRE | HS_CASE_ACCUMULATE)
+
 #define EPILOGUES(dtype, out, other, m, n, k, layout)                                                               \
     { dtype, out, other, m, n, k, .options = (layout) | HS_CASE_BIAS },                                             \
         { dtype, out, other, m, n, k, .options = (layout) | HS_CASE_RESIDUAL },                                     \
         { dtype, out, out, m, n, k, .options = (layout) | HS_CASE_RESIDUAL | HS_CASE_IN_PLACE | HS_CASE_BIAS },     \
         { dtype, out, other, m, n, k, .options = (layout) | HS_CASE_BIAS | HS_CASE_RESIDUAL | HS_CASE_ACCUMULATE }, \
-        { dtype, out, other, m, n, k, .options = (layout) | HS_CASE_GELU | HS_CASE_BIAS },                          \
-        { dtype, out, other, m, n, k, .options = (layout) | HS_CASE_GELU | HS_CASE_PRE | HS_CASE_BIAS },            \
-        { dtype, out, other, m, n, k, .options = (layout) | HS_CASE_GELU | HS_CASE_PRE | HS_CASE_RESIDUAL },        \
-        { dtype, out, other, m, n, k, .options = (layout) | HS_CASE_GELU_BACKWARD | HS_CASE_PRE },                  \
-    {                                                                                                               \
-        dtype, out, other, m, n, k, .options = (layout) | HS_CASE_GELU_BACKWARD | HS_CASE_PRE | HS_CASE_ACCUMULATE  \
-    }
+        ACTIVATED(dtype, out, other, m, n, k, layout, GELU)
+#define RELU2(dtype, out, other, m, n, k, layout) ACTIVATED(dtype, out, other, m, n, k, layout, RELU2)
 
-#define EPILOGUE_DTYPES(m, n, k, layout)                                                                            \
-    EPILOGUES(HS_F32, HS_F32, HS_F32, m, n, k, layout), EPILOGUES(HS_BF16, HS_BF16, HS_BF16, m, n, k, layout),      \
-        EPILOGUES(HS_BF16, HS_F32, HS_BF16, m, n, k, layout), EPILOGUES(HS_BF16, HS_BF16, HS_F32, m, n, k, layout), \
-        EPILOGUES(HS_F16, HS_F16, HS_F16, m, n, k, layout)
+#define EPILOGUE_DTYPES(ROWS, m, n, k, layout)                                                            \
+    ROWS(HS_F32, HS_F32, HS_F32, m, n, k, layout), ROWS(HS_BF16, HS_BF16, HS_BF16, m, n, k, layout),      \
+        ROWS(HS_BF16, HS_F32, HS_BF16, m, n, k, layout), ROWS(HS_BF16, HS_BF16, HS_F32, m, n, k, layout), \
+        ROWS(HS_F16, HS_F16, HS_F16, m, n, k, layout)
 
-#define SWIGLU(dtype, out, other, m, n, k, layout)                                                         \
-    { dtype, out, other, m, n, k, .options = (layout) | HS_CASE_SWIGLU | HS_CASE_PRE },                    \
-        { dtype, out, other, m, n, k, .options = (layout) | HS_CASE_SWIGLU | HS_CASE_PRE | HS_CASE_BIAS }, \
-    {                                                                                                      \
-        dtype, out, other, m, n, k, .options = (layout) | HS_CASE_SWIGLU_BACKWARD | HS_CASE_PRE            \
-    }
+#define GATED(dtype, out, other, m, n, k, layout, f)                                                       \
+    EPILOGUE_CASE(dtype, out, other, m, n, k, HS_EPILOGUE_##f, (layout) | HS_CASE_PRE),                    \
+        EPILOGUE_CASE(dtype, out, other, m, n, k, HS_EPILOGUE_##f, (layout) | HS_CASE_PRE | HS_CASE_BIAS), \
+        EPILOGUE_CASE(dtype, out, other, m, n, k, HS_EPILOGUE_##f##_BACKWARD, (layout) | HS_CASE_PRE)
 
-#define SWIGLU_DTYPES(m, n, k, layout)                                                                   \
-    SWIGLU(HS_F32, HS_F32, HS_F32, m, n, k, layout), SWIGLU(HS_BF16, HS_BF16, HS_BF16, m, n, k, layout), \
-        SWIGLU(HS_BF16, HS_F32, HS_BF16, m, n, k, layout), SWIGLU(HS_F16, HS_F16, HS_F16, m, n, k, layout)
+#define GATED_DTYPES(m, n, k, layout, f)                                                                     \
+    GATED(HS_F32, HS_F32, HS_F32, m, n, k, layout, f), GATED(HS_BF16, HS_BF16, HS_BF16, m, n, k, layout, f), \
+        GATED(HS_BF16, HS_F32, HS_BF16, m, n, k, layout, f), GATED(HS_F16, HS_F16, HS_F16, m, n, k, layout, f)
+/* Halves of part of a panel, of whole panels, of many; more rows and a longer sum than a block. */
+#define GATED_SIZES(f)                                                                              \
+    GATED_DTYPES(1, 2, 3, HS_CASE_TRANSPOSE_B, f), GATED_DTYPES(7, 34, 65, HS_CASE_TRANSPOSE_B, f), \
+        GATED_DTYPES(65, 128, 64, HS_CASE_TRANSPOSE_B, f), GATED_DTYPES(130, 384, 70, 0, f),        \
+        GATED_DTYPES(13, 256, 1300, HS_CASE_TRANSPOSE_B, f)
 
 /* f32 operands that may be multiplied in tf32, in every layout and with some epilogues. */
 #define TF32_CASE(m, n, k, ...)                                                           \
     {                                                                                     \
         HS_F32, HS_F32, HS_F32, m, n, k, .policy = HS_POLICY_TF32, .options = __VA_ARGS__ \
     }
-#define TF32(m, n, k)                                                                        \
-    TF32_CASE(m, n, k, HS_CASE_TRANSPOSE_B), TF32_CASE(m, n, k, 0),                          \
-        TF32_CASE(m, n, k, HS_CASE_TRANSPOSE_A | HS_CASE_ACCUMULATE),                        \
-        TF32_CASE(m, n, k, HS_CASE_TRANSPOSE_A | HS_CASE_TRANSPOSE_B),                       \
-        TF32_CASE(m, n, k, HS_CASE_TRANSPOSE_B | HS_CASE_GELU | HS_CASE_PRE | HS_CASE_BIAS), \
-        TF32_CASE(m, n, k, HS_CASE_GELU_BACKWARD | HS_CASE_PRE), TF32_CASE(m, n, k, HS_CASE_ADDEND, .alpha = -0.75f)
+#define TF32(m, n, k)                                                                                       \
+    TF32_CASE(m, n, k, HS_CASE_TRANSPOSE_B), TF32_CASE(m, n, k, 0),                                         \
+        TF32_CASE(m, n, k, HS_CASE_TRANSPOSE_A | HS_CASE_ACCUMULATE),                                       \
+        TF32_CASE(m, n, k, HS_CASE_TRANSPOSE_A | HS_CASE_TRANSPOSE_B),                                      \
+        TF32_CASE(m, n, k, HS_CASE_TRANSPOSE_B | HS_CASE_PRE | HS_CASE_BIAS, .epilogue = HS_EPILOGUE_GELU), \
+        TF32_CASE(m, n, k, HS_CASE_PRE, .epilogue = HS_EPILOGUE_GELU_BACKWARD),                             \
+        TF32_CASE(m, n, k, HS_CASE_ADDEND, .alpha = -0.75f)
+#define TF32_FUNCTIONS(m, n, k)                                                                          \
+    TF32_CASE(m, n, k, HS_CASE_TRANSPOSE_B | HS_CASE_PRE | HS_CASE_BIAS, .epilogue = HS_EPILOGUE_RELU2), \
+        TF32_CASE(m, n, k, HS_CASE_PRE, .epilogue = HS_EPILOGUE_RELU2_BACKWARD),                         \
+        TF32_CASE(m, n, k, HS_CASE_TRANSPOSE_B | HS_CASE_PRE, .epilogue = HS_EPILOGUE_GEGLU),            \
+        TF32_CASE(m, n, k, HS_CASE_PRE, .epilogue = HS_EPILOGUE_GEGLU_BACKWARD)
 
 /* A factor, an addend, and both, before every epilogue. */
 #define SCALED_CASE(dtype, out, other, m, n, k, ...)       \
     {                                                      \
         dtype, out, other, m, n, k, .options = __VA_ARGS__ \
     }
-#define SCALED(dtype, out, other, m, n, k, layout)                                                                    \
-    SCALED_CASE(dtype, out, other, m, n, k, (layout), .alpha = -1.7f),                                                \
-        SCALED_CASE(dtype, out, other, m, n, k, (layout) | HS_CASE_ADDEND),                                           \
-        SCALED_CASE(dtype, out, other, m, n, k, (layout) | HS_CASE_ADDEND, .alpha = 0.3f),                            \
-        SCALED_CASE(dtype, out, other, m, n, k, (layout) | HS_CASE_ADDEND | HS_CASE_BIAS | HS_CASE_ACCUMULATE,        \
-                    .alpha = -1.7f),                                                                                  \
-        SCALED_CASE(dtype, out, other, m, n, k, (layout) | HS_CASE_ADDEND | HS_CASE_RESIDUAL, .alpha = 0.3f),         \
-        SCALED_CASE(dtype, out, other, m, n, k, (layout) | HS_CASE_GELU | HS_CASE_PRE | HS_CASE_BIAS, .alpha = 0.3f), \
-        SCALED_CASE(dtype, out, other, m, n, k, (layout) | HS_CASE_GELU | HS_CASE_PRE | HS_CASE_ADDEND),              \
-        SCALED_CASE(dtype, out, other, m, n, k, (layout) | HS_CASE_GELU | HS_CASE_ADDEND, .alpha = -1.7f),            \
-        SCALED_CASE(dtype, out, other, m, n, k, (layout) | HS_CASE_GELU_BACKWARD | HS_CASE_PRE | HS_CASE_ADDEND,      \
-                    .alpha = 0.3f)
-#define SCALED_SWIGLU(dtype, out, other, m, n, k, layout)                                                          \
-    SCALED_CASE(dtype, out, other, m, n, k, (layout) | HS_CASE_SWIGLU | HS_CASE_PRE, .alpha = -1.7f),              \
-        SCALED_CASE(dtype, out, other, m, n, k,                                                                    \
-                    (layout) | HS_CASE_SWIGLU | HS_CASE_PRE | HS_CASE_ADDEND | HS_CASE_BIAS, .alpha = 0.3f),       \
-        SCALED_CASE(dtype, out, other, m, n, k, (layout) | HS_CASE_SWIGLU_BACKWARD | HS_CASE_PRE | HS_CASE_ADDEND, \
-                    .alpha = -1.7f)
+#define SCALED_ACTIVATED(dtype, out, other, m, n, k, layout, f)                                                        \
+    EPILOGUE_CASE(dtype, out, other, m, n, k, HS_EPILOGUE_##f, (layout) | HS_CASE_PRE | HS_CASE_BIAS, .alpha = 0.3f),  \
+        EPILOGUE_CASE(dtype, out, other, m, n, k, HS_EPILOGUE_##f, (layout) | HS_CASE_PRE | HS_CASE_ADDEND),           \
+        EPILOGUE_CASE(dtype, out, other, m, n, k, HS_EPILOGUE_##f, (layout) | HS_CASE_ADDEND, .alpha = -1.7f),         \
+        EPILOGUE_CASE(dtype, out, other, m, n, k, HS_EPILOGUE_##f##_BACKWARD, (layout) | HS_CASE_PRE | HS_CASE_ADDEND, \
+                      .alpha = 0.3f)
+#define SCALED(dtype, out, other, m, n, k, layout)                                                             \
+    SCALED_CASE(dtype, out, other, m, n, k, (layout), .alpha = -1.7f),                                         \
+        SCALED_CASE(dtype, out, other, m, n, k, (layout) | HS_CASE_ADDEND),                                    \
+        SCALED_CASE(dtype, out, other, m, n, k, (layout) | HS_CASE_ADDEND, .alpha = 0.3f),                     \
+        SCALED_CASE(dtype, out, other, m, n, k, (layout) | HS_CASE_ADDEND | HS_CASE_BIAS | HS_CASE_ACCUMULATE, \
+                    .alpha = -1.7f),                                                                           \
+        SCALED_CASE(dtype, out, other, m, n, k, (layout) | HS_CASE_ADDEND | HS_CASE_RESIDUAL, .alpha = 0.3f),  \
+        SCALED_ACTIVATED(dtype, out, other, m, n, k, layout, GELU)
+#define SCALED_RELU2(dtype, out, other, m, n, k, layout) SCALED_ACTIVATED(dtype, out, other, m, n, k, layout, RELU2)
+#define SCALED_GATED(dtype, out, other, m, n, k, layout, f)                                                            \
+    EPILOGUE_CASE(dtype, out, other, m, n, k, HS_EPILOGUE_##f, (layout) | HS_CASE_PRE, .alpha = -1.7f),                \
+        EPILOGUE_CASE(dtype, out, other, m, n, k, HS_EPILOGUE_##f,                                                     \
+                      (layout) | HS_CASE_PRE | HS_CASE_ADDEND | HS_CASE_BIAS, .alpha = 0.3f),                          \
+        EPILOGUE_CASE(dtype, out, other, m, n, k, HS_EPILOGUE_##f##_BACKWARD, (layout) | HS_CASE_PRE | HS_CASE_ADDEND, \
+                      .alpha = -1.7f)
+#define SCALED_SWIGLU(dtype, out, other, m, n, k, layout) SCALED_GATED(dtype, out, other, m, n, k, layout, SWIGLU)
+#define SCALED_GEGLU(dtype, out, other, m, n, k, layout)  SCALED_GATED(dtype, out, other, m, n, k, layout, GEGLU)
 #define SCALED_LAYOUTS(dtype, out, other, m, n, k, layout)                                                          \
     SCALED(dtype, out, other, m, n, k, (layout) | HS_CASE_TRANSPOSE_B), SCALED(dtype, out, other, m, n, k, layout), \
         SCALED(dtype, out, other, m, n, k, (layout) | HS_CASE_TRANSPOSE_A),                                         \
@@ -95,10 +118,22 @@ enum { A, B, ADDEND, BIAS, RESIDUAL, PRE, C, ROW_SUMS };
 
 #define UNALIGNED(dtype, m, n, k)                                                                              \
     { dtype, dtype, dtype, m, n, k, .options = HS_CASE_UNALIGNED | HS_CASE_TRANSPOSE_B | HS_CASE_BIAS },       \
-        { dtype, HS_F32, dtype, m, n, k, .options = HS_CASE_UNALIGNED | HS_CASE_GELU_BACKWARD | HS_CASE_PRE }, \
+        { dtype,                                                                                               \
+          HS_F32,                                                                                              \
+          dtype,                                                                                               \
+          m,                                                                                                   \
+          n,                                                                                                   \
+          k,                                                                                                   \
+          .epilogue = HS_EPILOGUE_GELU_BACKWARD,                                                               \
+          .options = HS_CASE_UNALIGNED | HS_CASE_PRE },                                                        \
     {                                                                                                          \
         dtype, HS_F32, dtype, m, n, k, .options = HS_CASE_UNALIGNED | HS_CASE_TRANSPOSE_A | HS_CASE_ACCUMULATE \
     }
+#define UNALIGNED_FUNCTIONS(dtype, m, n, k)                                                                      \
+    EPILOGUE_CASE(dtype, HS_F32, dtype, m, n, k, HS_EPILOGUE_RELU2_BACKWARD, HS_CASE_UNALIGNED | HS_CASE_PRE),   \
+        EPILOGUE_CASE(dtype, dtype, dtype, m, n, k, HS_EPILOGUE_RELU2, HS_CASE_UNALIGNED | HS_CASE_TRANSPOSE_B), \
+        EPILOGUE_CASE(dtype, dtype, dtype, m, n, k, HS_EPILOGUE_GEGLU, HS_CASE_UNALIGNED | HS_CASE_PRE),         \
+        EPILOGUE_CASE(dtype, dtype, dtype, m, n, k, HS_EPILOGUE_GEGLU_BACKWARD, HS_CASE_UNALIGNED | HS_CASE_PRE)
 
 /* A weight's gradient together with the bias's: in either layout of b, behind a factor, and misaligned. */
 #define SUMS_CASE(dtype, out, m, n, k, ...)                            \
@@ -120,11 +155,23 @@ enum { A, B, ADDEND, BIAS, RESIDUAL, PRE, C, ROW_SUMS };
     {                                                                        \
         dtype, out, out, m, n, k, .quantized = parts, .options = __VA_ARGS__ \
     }
-#define NF4(dtype, out, m, n, k, parts)                                                                          \
-    NF4_CASE(dtype, out, m, n, k, parts, HS_CASE_TRANSPOSE_B), NF4_CASE(dtype, out, m, n, k, parts, 0),          \
-        NF4_CASE(dtype, out, m, n, k, parts, HS_CASE_TRANSPOSE_B | HS_CASE_ADDEND | HS_CASE_GELU | HS_CASE_PRE), \
-        NF4_CASE(dtype, out, m, n, k, parts, HS_CASE_ADDEND | HS_CASE_ACCUMULATE),                               \
-        NF4_CASE(dtype, out, m, n, k, parts, HS_CASE_TRANSPOSE_B | HS_CASE_ADDEND | HS_CASE_SWIGLU | HS_CASE_PRE)
+#define NF4(dtype, out, m, n, k, parts)                                                                 \
+    NF4_CASE(dtype, out, m, n, k, parts, HS_CASE_TRANSPOSE_B), NF4_CASE(dtype, out, m, n, k, parts, 0), \
+        NF4_CASE(dtype, out, m, n, k, parts, HS_CASE_TRANSPOSE_B | HS_CASE_ADDEND | HS_CASE_PRE,        \
+                 .epilogue = HS_EPILOGUE_GELU),                                                         \
+        NF4_CASE(dtype, out, m, n, k, parts, HS_CASE_ADDEND | HS_CASE_ACCUMULATE),                      \
+        NF4_CASE(dtype, out, m, n, k, parts, HS_CASE_TRANSPOSE_B | HS_CASE_ADDEND | HS_CASE_PRE,        \
+                 .epilogue = HS_EPILOGUE_SWIGLU)
+#define NF4_FUNCTIONS(dtype, out, m, n, k, parts)                                                                   \
+    NF4_CASE(dtype, out, m, n, k, parts, HS_CASE_TRANSPOSE_B | HS_CASE_ADDEND | HS_CASE_PRE,                        \
+             .epilogue = HS_EPILOGUE_RELU2),                                                                        \
+        NF4_CASE(dtype, out, m, n, k, parts, HS_CASE_ADDEND | HS_CASE_PRE, .epilogue = HS_EPILOGUE_RELU2_BACKWARD), \
+        NF4_CASE(dtype, out, m, n, k, parts, HS_CASE_TRANSPOSE_B | HS_CASE_ADDEND | HS_CASE_PRE,                    \
+                 .epilogue = HS_EPILOGUE_GEGLU),                                                                    \
+        NF4_CASE(dtype, out, m, n, k, parts, HS_CASE_ADDEND | HS_CASE_PRE, .epilogue = HS_EPILOGUE_GEGLU_BACKWARD)
+#define NF4_FUNCTION_DTYPES(m, n, k, parts)                                                         \
+    NF4_FUNCTIONS(HS_F32, HS_F32, m, n, k, parts), NF4_FUNCTIONS(HS_BF16, HS_BF16, m, n, k, parts), \
+        NF4_FUNCTIONS(HS_BF16, HS_F32, m, n, k, parts), NF4_FUNCTIONS(HS_F16, HS_F16, m, n, k, parts)
 #define NF4_DTYPES(m, n, k, parts)                                                                                    \
     NF4(HS_F32, HS_F32, m, n, k, parts), NF4(HS_BF16, HS_BF16, m, n, k, parts), NF4(HS_BF16, HS_F32, m, n, k, parts), \
         NF4(HS_F16, HS_F16, m, n, k, parts),                                                                          \
@@ -134,56 +181,27 @@ enum { A, B, ADDEND, BIAS, RESIDUAL, PRE, C, ROW_SUMS };
     }
 
 /* Operands in codes: with everything that may follow a product. */
-#define CODED(m, n, k, a, b, scale)                                                                                \
-    { HS_BF16, HS_BF16, HS_BF16, m, n, k, .policy = { a, b, scale }, .options = HS_CASE_TRANSPOSE_B },             \
-        { HS_BF16,                                                                                                 \
-          HS_F32,                                                                                                  \
-          HS_BF16,                                                                                                 \
-          m,                                                                                                       \
-          n,                                                                                                       \
-          k,                                                                                                       \
-          .policy = { a, b, scale },                                                                               \
-          .options = HS_CASE_TRANSPOSE_B | HS_CASE_ACCUMULATE },                                                   \
-        { HS_BF16,                                                                                                 \
-          HS_BF16,                                                                                                 \
-          HS_BF16,                                                                                                 \
-          m,                                                                                                       \
-          n,                                                                                                       \
-          k,                                                                                                       \
-          .policy = { a, b, scale },                                                                               \
-          .options = HS_CASE_TRANSPOSE_B | HS_CASE_BIAS | HS_CASE_GELU | HS_CASE_PRE },                            \
-        { HS_BF16,                                                                                                 \
-          HS_F32,                                                                                                  \
-          HS_F32,                                                                                                  \
-          m,                                                                                                       \
-          n,                                                                                                       \
-          k,                                                                                                       \
-          .policy = { a, b, scale },                                                                               \
-          .options = HS_CASE_TRANSPOSE_B | HS_CASE_BIAS | HS_CASE_RESIDUAL },                                      \
-        { HS_BF16,                                                                                                 \
-          HS_BF16,                                                                                                 \
-          HS_BF16,                                                                                                 \
-          m,                                                                                                       \
-          n,                                                                                                       \
-          k,                                                                                                       \
-          .policy = { a, b, scale },                                                                               \
-          .options = HS_CASE_TRANSPOSE_B | HS_CASE_GELU_BACKWARD | HS_CASE_PRE },                                  \
-        { HS_BF16,                                                                                                 \
-          HS_BF16,                                                                                                 \
-          HS_BF16,                                                                                                 \
-          m,                                                                                                       \
-          2 * (n),                                                                                                 \
-          k,                                                                                                       \
-          .policy = { a, b, scale },                                                                               \
-          .options = HS_CASE_TRANSPOSE_B | HS_CASE_SWIGLU | HS_CASE_PRE },                                         \
-    {                                                                                                              \
-        HS_BF16, HS_BF16, HS_BF16, m, n, k, .policy = { a, b, scale },                                             \
-                                            .options = HS_CASE_TRANSPOSE_B | HS_CASE_SWIGLU_BACKWARD | HS_CASE_PRE \
+#define CODED_CASE(out, other, m, n, k, a, b, scale, ...)                                                     \
+    {                                                                                                         \
+        HS_BF16, out, other, m, n, k, .policy = { a, b, scale }, .options = HS_CASE_TRANSPOSE_B | __VA_ARGS__ \
     }
-#define CODED_SIZES(m, n, k)                                                                              \
-    CODED(m, n, k, HS_E4M3, HS_E4M3, HS_SCALE_TENSOR), CODED(m, n, k, HS_E5M2, HS_E4M3, HS_SCALE_TENSOR), \
-        CODED(m, n, k, HS_E4M3, HS_E4M3, HS_SCALE_BLOCK), CODED(m, n, k, HS_E4M3, HS_E4M3, HS_SCALE_MX),  \
-        CODED(m, n, k, HS_E2M1, HS_E2M1, HS_SCALE_NV)
+#define CODED(m, n, k, a, b, scale)                                                                                   \
+    CODED_CASE(HS_BF16, HS_BF16, m, n, k, a, b, scale, 0),                                                            \
+        CODED_CASE(HS_F32, HS_BF16, m, n, k, a, b, scale, HS_CASE_ACCUMULATE),                                        \
+        CODED_CASE(HS_BF16, HS_BF16, m, n, k, a, b, scale, HS_CASE_BIAS | HS_CASE_PRE, .epilogue = HS_EPILOGUE_GELU), \
+        CODED_CASE(HS_F32, HS_F32, m, n, k, a, b, scale, HS_CASE_BIAS | HS_CASE_RESIDUAL),                            \
+        CODED_CASE(HS_BF16, HS_BF16, m, n, k, a, b, scale, HS_CASE_PRE, .epilogue = HS_EPILOGUE_GELU_BACKWARD),       \
+        CODED_CASE(HS_BF16, HS_BF16, m, 2 * (n), k, a, b, scale, HS_CASE_PRE, .epilogue = HS_EPILOGUE_SWIGLU),        \
+        CODED_CASE(HS_BF16, HS_BF16, m, n, k, a, b, scale, HS_CASE_PRE, .epilogue = HS_EPILOGUE_SWIGLU_BACKWARD)
+#define CODED_FUNCTIONS(m, n, k, a, b, scale)                                                                      \
+    CODED_CASE(HS_BF16, HS_BF16, m, n, k, a, b, scale, HS_CASE_BIAS | HS_CASE_PRE, .epilogue = HS_EPILOGUE_RELU2), \
+        CODED_CASE(HS_BF16, HS_BF16, m, n, k, a, b, scale, HS_CASE_PRE, .epilogue = HS_EPILOGUE_RELU2_BACKWARD),   \
+        CODED_CASE(HS_BF16, HS_BF16, m, 2 * (n), k, a, b, scale, HS_CASE_PRE, .epilogue = HS_EPILOGUE_GEGLU),      \
+        CODED_CASE(HS_BF16, HS_BF16, m, n, k, a, b, scale, HS_CASE_PRE, .epilogue = HS_EPILOGUE_GEGLU_BACKWARD)
+#define CODED_FORMATS(ROWS, m, n, k)                                                                    \
+    ROWS(m, n, k, HS_E4M3, HS_E4M3, HS_SCALE_TENSOR), ROWS(m, n, k, HS_E5M2, HS_E4M3, HS_SCALE_TENSOR), \
+        ROWS(m, n, k, HS_E4M3, HS_E4M3, HS_SCALE_BLOCK), ROWS(m, n, k, HS_E4M3, HS_E4M3, HS_SCALE_MX),  \
+        ROWS(m, n, k, HS_E2M1, HS_E2M1, HS_SCALE_NV)
 
 static const HsCase matmul_cases[] = {
     DTYPES(1, 1, 1),
@@ -200,22 +218,17 @@ static const HsCase matmul_cases[] = {
     DTYPES(37, 70, 1300), /* longer than a block of k */
     DTYPES(300, 130, 20), /* more rows than a block */
     DTYPES(9, 1100, 33),  /* more columns than a block */
-    EPILOGUE_DTYPES(1, 7, 17, HS_CASE_TRANSPOSE_B),
-    EPILOGUE_DTYPES(65, 129, 63, HS_CASE_TRANSPOSE_B),
-    EPILOGUE_DTYPES(33, 64, 128, 0),
-    EPILOGUE_DTYPES(7, 34, 1100, HS_CASE_TRANSPOSE_B),
+    EPILOGUE_DTYPES(EPILOGUES, 1, 7, 17, HS_CASE_TRANSPOSE_B),
+    EPILOGUE_DTYPES(EPILOGUES, 65, 129, 63, HS_CASE_TRANSPOSE_B),
+    EPILOGUE_DTYPES(EPILOGUES, 33, 64, 128, 0),
+    EPILOGUE_DTYPES(EPILOGUES, 7, 34, 1100, HS_CASE_TRANSPOSE_B),
     /* Rows of whole 16 bytes, at the edges of tiles of 64, 128 and 256 and of steps of 16 and 32. */
     DTYPES(136, 264, 40),
     DTYPES(72, 136, 200),
     DTYPES(136, 72, 648), /* more steps of 64 than a ring has stages */
-    EPILOGUE_DTYPES(136, 72, 48, 0),
-    EPILOGUE_DTYPES(70, 131, 72, HS_CASE_TRANSPOSE_B), /* columns of c that can't be moved in fours */
-    /* Halves of part of a panel, of whole panels, of many; more rows and a longer sum than a block. */
-    SWIGLU_DTYPES(1, 2, 3, HS_CASE_TRANSPOSE_B),
-    SWIGLU_DTYPES(7, 34, 65, HS_CASE_TRANSPOSE_B),
-    SWIGLU_DTYPES(65, 128, 64, HS_CASE_TRANSPOSE_B),
-    SWIGLU_DTYPES(130, 384, 70, 0),
-    SWIGLU_DTYPES(13, 256, 1300, HS_CASE_TRANSPOSE_B),
+    EPILOGUE_DTYPES(EPILOGUES, 136, 72, 48, 0),
+    EPILOGUE_DTYPES(EPILOGUES, 70, 131, 72, HS_CASE_TRANSPOSE_B), /* columns of c that can't be moved in fours */
+    GATED_SIZES(SWIGLU),
     TF32(1, 1, 1),
     TF32(17, 65, 63),
     TF32(136, 132, 52),
@@ -240,35 +253,66 @@ static const HsCase matmul_cases[] = {
     NF4_DTYPES(37, 384, 1344, 2), /* several blocks of depth, several nested ones */
     { HS_BF16, HS_BF16, HS_BF16, 40, 72, 64, .quantized = 1, .options = HS_CASE_UNALIGNED | HS_CASE_TRANSPOSE_B },
     { HS_BF16, HS_F32, HS_BF16, 40, 72, 64, .quantized = 1, .options = HS_CASE_UNALIGNED },
-    CODED_SIZES(1, 1, 1),
-    CODED_SIZES(17, 63, 65),
-    CODED_SIZES(72, 136, 200),
-    CODED_SIZES(136, 264, 40),
-    CODED_SIZES(130, 72, 656), /* several slices of k, several blocks of scales */
+    CODED_FORMATS(CODED, 1, 1, 1),
+    CODED_FORMATS(CODED, 17, 63, 65),
+    CODED_FORMATS(CODED, 72, 136, 200),
+    CODED_FORMATS(CODED, 136, 264, 40),
+    CODED_FORMATS(CODED, 130, 72, 656), /* several slices of k, several blocks of scales */
+    /* Other functions, wherever GELU and SwiGLU are. */
+    EPILOGUE_DTYPES(RELU2, 1, 7, 17, HS_CASE_TRANSPOSE_B),
+    EPILOGUE_DTYPES(RELU2, 65, 129, 63, HS_CASE_TRANSPOSE_B),
+    EPILOGUE_DTYPES(RELU2, 33, 64, 128, 0),
+    EPILOGUE_DTYPES(RELU2, 136, 72, 48, 0),
+    EPILOGUE_DTYPES(RELU2, 70, 131, 72, HS_CASE_TRANSPOSE_B),
+    GATED_SIZES(GEGLU),
+    TF32_FUNCTIONS(17, 66, 63),
+    TF32_FUNCTIONS(136, 132, 52),
+    SCALED_DTYPES(SCALED_RELU2, 17, 63, 65, HS_CASE_TRANSPOSE_B),
+    SCALED_DTYPES(SCALED_RELU2, 136, 72, 648, 0),
+    SCALED_DTYPES(SCALED_GEGLU, 7, 34, 65, HS_CASE_TRANSPOSE_B),
+    SCALED_DTYPES(SCALED_GEGLU, 65, 128, 64, 0),
+    UNALIGNED_FUNCTIONS(HS_F32, 40, 72, 64),
+    UNALIGNED_FUNCTIONS(HS_BF16, 40, 72, 64),
+    UNALIGNED_FUNCTIONS(HS_F16, 40, 72, 64),
+    NF4_FUNCTION_DTYPES(17, 40, 72, 1),
+    NF4_FUNCTION_DTYPES(136, 264, 200, 1),
+    CODED_FORMATS(CODED_FUNCTIONS, 17, 63, 65),
+    CODED_FORMATS(CODED_FUNCTIONS, 136, 264, 40),
+    CODED_FORMATS(CODED_FUNCTIONS, 130, 72, 656),
 };
 
-#define PACKED(m, n, k)                                                                                          \
-    { HS_F32, HS_F32, HS_F32, m, n, k, .options = HS_CASE_PACKED | HS_CASE_TRANSPOSE_B },                        \
-        { HS_F32, HS_F32, HS_F32, m, n, k, .options = HS_CASE_PACKED },                                          \
-        { HS_BF16, HS_BF16, HS_BF16, m, n, k, .options = HS_CASE_PACKED | HS_CASE_TRANSPOSE_B },                 \
-        { HS_BF16, HS_F32, HS_BF16, m, n, k, .options = HS_CASE_PACKED },                                        \
-        { HS_BF16,                                                                                               \
-          HS_BF16,                                                                                               \
-          HS_BF16,                                                                                               \
-          m,                                                                                                     \
-          n,                                                                                                     \
-          k,                                                                                                     \
-          .options = HS_CASE_PACKED | HS_CASE_TRANSPOSE_B | HS_CASE_BIAS | HS_CASE_GELU | HS_CASE_PRE },         \
-        { HS_F16, HS_F16, HS_F16, m, n, k, .options = HS_CASE_PACKED | HS_CASE_TRANSPOSE_B | HS_CASE_RESIDUAL }, \
-        { HS_BF16, HS_BF16, HS_BF16, m, 2 * n, k, .options = HS_CASE_PACKED | HS_CASE_SWIGLU | HS_CASE_PRE },    \
-        { HS_F32, HS_F32, HS_F32, m, n, k, .options = HS_CASE_PACKED | HS_CASE_SWIGLU_BACKWARD | HS_CASE_PRE },  \
-    {                                                                                                            \
-        HS_F16, HS_F32, HS_F16, m, n, k, .options = HS_CASE_PACKED                                               \
+#define PACKED(m, n, k)                                                                                            \
+    { HS_F32, HS_F32, HS_F32, m, n, k, .options = HS_CASE_PACKED | HS_CASE_TRANSPOSE_B },                          \
+        { HS_F32, HS_F32, HS_F32, m, n, k, .options = HS_CASE_PACKED },                                            \
+        { HS_BF16, HS_BF16, HS_BF16, m, n, k, .options = HS_CASE_PACKED | HS_CASE_TRANSPOSE_B },                   \
+        { HS_BF16, HS_F32, HS_BF16, m, n, k, .options = HS_CASE_PACKED },                                          \
+        EPILOGUE_CASE(HS_BF16, HS_BF16, HS_BF16, m, n, k, HS_EPILOGUE_GELU,                                        \
+                      HS_CASE_PACKED | HS_CASE_TRANSPOSE_B | HS_CASE_BIAS | HS_CASE_PRE),                          \
+        { HS_F16, HS_F16, HS_F16, m, n, k, .options = HS_CASE_PACKED | HS_CASE_TRANSPOSE_B | HS_CASE_RESIDUAL },   \
+        EPILOGUE_CASE(HS_BF16, HS_BF16, HS_BF16, m, 2 * n, k, HS_EPILOGUE_SWIGLU, HS_CASE_PACKED | HS_CASE_PRE),   \
+        EPILOGUE_CASE(HS_F32, HS_F32, HS_F32, m, n, k, HS_EPILOGUE_SWIGLU_BACKWARD, HS_CASE_PACKED | HS_CASE_PRE), \
+    {                                                                                                              \
+        HS_F16, HS_F32, HS_F16, m, n, k, .options = HS_CASE_PACKED                                                 \
     }
+#define PACKED_FUNCTIONS(m, n, k)                                                                                 \
+    EPILOGUE_CASE(HS_BF16, HS_BF16, HS_BF16, m, n, k, HS_EPILOGUE_RELU2,                                          \
+                  HS_CASE_PACKED | HS_CASE_TRANSPOSE_B | HS_CASE_BIAS | HS_CASE_PRE),                             \
+        EPILOGUE_CASE(HS_F32, HS_F32, HS_F32, m, n, k, HS_EPILOGUE_RELU2_BACKWARD, HS_CASE_PACKED | HS_CASE_PRE), \
+        EPILOGUE_CASE(HS_BF16, HS_BF16, HS_BF16, m, 2 * n, k, HS_EPILOGUE_GEGLU, HS_CASE_PACKED | HS_CASE_PRE),   \
+        EPILOGUE_CASE(HS_BF16, HS_BF16, HS_BF16, m, n, k, HS_EPILOGUE_GEGLU_BACKWARD, HS_CASE_PACKED | HS_CASE_PRE)
 
 static const HsCase pack_cases[] = {
-    PACKED(1, 1, 1),     PACKED(2, 7, 3),      PACKED(3, 17, 65),    PACKED(64, 64, 64),
-    PACKED(65, 63, 127), PACKED(17, 129, 128), PACKED(5, 1100, 700), PACKED(130, 30, 1300),
+    PACKED(1, 1, 1),
+    PACKED(2, 7, 3),
+    PACKED(3, 17, 65),
+    PACKED(64, 64, 64),
+    PACKED(65, 63, 127),
+    PACKED(17, 129, 128),
+    PACKED(5, 1100, 700),
+    PACKED(130, 30, 1300),
+    PACKED_FUNCTIONS(2, 7, 3),
+    PACKED_FUNCTIONS(65, 64, 127),
+    PACKED_FUNCTIONS(130, 30, 1300),
 };
 
 enum { MOST_PARTS = 3 };
@@ -298,12 +342,13 @@ static void declare(HsTrial *trial)
         operands[BIAS] = hs_input("bias", 1.0, hs_tensor_1d(NULL, HS_F32, n));
     if (hs_case_has(trial, HS_CASE_RESIDUAL) && !hs_case_has(trial, HS_CASE_IN_PLACE))
         operands[RESIDUAL] = hs_input("residual", 1.0, hs_tensor_2d(NULL, config->other, m, n));
-    const bool swiglu = hs_case_has(trial, HS_CASE_SWIGLU), backward = hs_case_has(trial, HS_CASE_SWIGLU_BACKWARD);
-    const HsTensor pre = hs_tensor_2d(NULL, config->other, m, backward ? 2 * n : n);
+    const bool gates = hs_epilogue_gates(config->epilogue), ungates = hs_epilogue_ungates(config->epilogue);
+    const bool writes_pre = gates || hs_epilogue_activates(config->epilogue);
+    const HsTensor pre = hs_tensor_2d(NULL, config->other, m, ungates ? 2 * n : n);
     if (hs_case_has(trial, HS_CASE_PRE))
-        operands[PRE] = hs_case_has(trial, HS_CASE_GELU) || swiglu ? hs_output("pre", pre) : hs_input("pre", 2.0, pre);
+        operands[PRE] = writes_pre ? hs_output("pre", pre) : hs_input("pre", 2.0, pre);
     const bool reads_c = hs_case_has(trial, HS_CASE_ACCUMULATE | HS_CASE_IN_PLACE);
-    const HsTensor c = hs_tensor_2d(NULL, config->out, m, swiglu ? n / 2 : backward ? 2 * n : n);
+    const HsTensor c = hs_tensor_2d(NULL, config->out, m, gates ? n / 2 : ungates ? 2 * n : n);
     operands[C] = reads_c ? hs_updated("c", 1.0, c) : hs_output("c", c);
     if (config->sums)
         operands[ROW_SUMS] = hs_updated("row_sums", 1.0, hs_tensor_1d(NULL, HS_F32, m));
@@ -311,17 +356,6 @@ static void declare(HsTrial *trial)
         hs_trial_ask_amax(trial, C);
     int64_t counts[MOST_PARTS];
     trial->quantized = hs_nf4_shape(counts, counts_of_parts(trial, counts));
-}
-
-static HsEpilogue epilogue_of(const HsTrial *trial)
-{
-    if (hs_case_has(trial, HS_CASE_GELU))
-        return HS_EPILOGUE_GELU;
-    if (hs_case_has(trial, HS_CASE_SWIGLU))
-        return HS_EPILOGUE_SWIGLU;
-    if (hs_case_has(trial, HS_CASE_SWIGLU_BACKWARD))
-        return HS_EPILOGUE_SWIGLU_BACKWARD;
-    return hs_case_has(trial, HS_CASE_GELU_BACKWARD) ? HS_EPILOGUE_GELU_BACKWARD : HS_EPILOGUE_NONE;
 }
 
 /* b's numbers become what four bits can hold, so that the exact result is that of the decoded matrix; or both operands'
@@ -447,7 +481,7 @@ static HsStatus call(HsTrial *trial, HsContext *context, const HsTensor *t)
                                          .bias = t[BIAS],
                                          .residual = in_place ? t[C] : t[RESIDUAL],
                                          .pre = t[PRE],
-                                         .epilogue = epilogue_of(trial),
+                                         .epilogue = trial->config->epilogue,
                                          .accumulate = hs_case_has(trial, HS_CASE_ACCUMULATE),
                                          .c = t[C],
                                          .row_sums = t[ROW_SUMS] });
@@ -482,10 +516,10 @@ static double fp8_sum_error(const HsTrial *trial)
     return (double)(straight || instructions < 4 ? instructions : 4) * 34.0 * 0x1p-13;
 }
 
-/* Where value's errors go through SwiGLU, |silu'| <= 1.1 and |silu(g)| <= |g|:
+/* Where value's errors go through a gate (bounds.h):
  * forward   both halves of pre are off by `error` and their rounding when it is taken of them;
- * backward  value may have been rounded to c's format, and each output is a product of it (cases_elementwise.c). */
-static void bound_swiglu(HsTrial *trial, int64_t row, int64_t column)
+ * backward  value may have been rounded to c's format, and each output is a product of it. */
+static void bound_gate(HsTrial *trial, int64_t row, int64_t column)
 {
     const int64_t width = trial->config->columns / 2, gate_at = row * 2 * width + column, up_at = gate_at + width;
     const HsTrialOperand *pre = &trial->operands[PRE];
@@ -494,21 +528,47 @@ static void bound_swiglu(HsTrial *trial, int64_t row, int64_t column)
         pre->error[gate_at] + hs_tolerance(0, 0, HS_F32, pre->tensor.dtype, 0.0, gate + pre->error[gate_at]);
     const double up_error =
         pre->error[up_at] + hs_tolerance(0, 0, HS_F32, pre->tensor.dtype, 0.0, up + pre->error[up_at]);
-    const double passed = 1.1 * gate_error * (up + up_error) + gate * up_error;
     const double c = fabs(hs_exact(trial, C)[row * width + column]);
-    trial->operands[C].error[row * width + column] = passed + hs_gamma(HS_FUNCTION_ROUNDINGS + 4) * (c + passed);
+    trial->operands[C].error[row * width + column] =
+        hs_bound_gated(hs_epilogue_activation(trial->config->epilogue), gate, gate_error, up, up_error, c);
 }
 
-static void bound_swiglu_backward(HsTrial *trial, int64_t row, int64_t column, double magnitude, double error)
+static void bound_gate_backward(HsTrial *trial, int64_t row, int64_t column, double magnitude, double error)
 {
     const int64_t width = trial->config->columns, gate_at = row * 2 * width + column, up_at = gate_at + width;
     const double gate = hs_initial(trial, PRE)[gate_at], up = fabs(hs_initial(trial, PRE)[up_at]);
-    const double s = 1.0 / (1.0 + exp(-gate)), unit = hs_gamma(HS_FUNCTION_ROUNDINGS + 8);
+    const HsGateBound bound = hs_bound_gate(hs_epilogue_activation(trial->config->epilogue), gate);
     HsTrialOperand *c = &trial->operands[C];
     error += hs_tolerance(0, 0, HS_F32, c->tensor.dtype, 0.0, magnitude + error);
     magnitude += error;
-    c->error[gate_at] = 1.1 * error * up + unit * magnitude * up * s * (1.0 + fabs(gate) * (1.0 + s));
-    c->error[up_at] = (error + unit * magnitude) * fabs(gate) * s;
+    c->error[gate_at] = bound.slope * error * up + magnitude * up * bound.slope_error;
+    c->error[up_at] = error * bound.value + magnitude * bound.value_error;
+}
+
+/* What becomes of value's error in element i where a function follows; *added: the size of the result. */
+static double bound_activation(HsTrial *trial, int64_t i, double magnitude, double error, double *added)
+{
+    const bool squares = hs_epilogue_activation(trial->config->epilogue) == HS_ACTIVATION_RELU2;
+    HsTrialOperand *pre = &trial->operands[PRE];
+    double x = magnitude;
+    if (hs_operand_present(trial, PRE)) {
+        pre->error[i] = error;
+        x = fabs(hs_exact(trial, PRE)[i]);
+        /* the function sees pre as stored, so pre's own rounding is passed on as well */
+        error += hs_tolerance(0, 0, HS_F32, pre->tensor.dtype, 0.0, x + error);
+    }
+    *added = squares ? x * x : x;
+    return squares ? hs_bound_relu2(x, error) : hs_bound_gelu(x, error);
+}
+
+/* ... and of its gradient: |gelu'| <= 1.13, relu2' is exact; the product is one more rounding. */
+static double bound_derivative(const HsTrial *trial, int64_t i, double magnitude, double error, double *added)
+{
+    const double x = hs_initial(trial, PRE)[i];
+    const bool squares = hs_epilogue_activation(trial->config->epilogue) == HS_ACTIVATION_RELU2;
+    const double slope = squares ? 2.0 * fmax(x, 0.0) : 1.13, off = squares ? 0.0 : hs_bound_gelu_derivative(x);
+    *added = slope * magnitude;
+    return slope * error + magnitude * (off + slope * hs_gamma(1)) + (squares ? 0x1p-126 : 0.0);
 }
 
 /* K terms, as the sums of c; a is stored [K,M]. */
@@ -528,7 +588,7 @@ static void bound_row_sums(HsTrial *trial)
 static void bound(HsTrial *trial)
 {
     const int64_t columns = trial->config->columns, count = trial->config->rows * columns;
-    HsTrialOperand *pre = &trial->operands[PRE];
+    const HsEpilogue epilogue = trial->config->epilogue;
     bound_row_sums(trial);
     for (int64_t i = 0; i < count; i++) {
         const double factor = fabs((double)(alpha_of(trial) * hs_trial_coded_factor(trial)));
@@ -540,35 +600,21 @@ static void bound(HsTrial *trial)
         if (hs_operand_present(trial, BIAS))
             magnitude += fabs(hs_initial(trial, BIAS)[i % columns]);
         double error = hs_gamma(trial->config->depth + 4) * (magnitude + rounded) + rounded;
-        if (hs_case_has(trial, HS_CASE_SWIGLU)) {
-            pre->error[i] = error;
+        if (hs_epilogue_gates(epilogue)) {
+            trial->operands[PRE].error[i] = error;
             if (i % columns >= columns / 2) /* the gate's error is known by now */
-                bound_swiglu(trial, i / columns, i % columns - columns / 2);
+                bound_gate(trial, i / columns, i % columns - columns / 2);
             continue;
         }
-        if (hs_case_has(trial, HS_CASE_SWIGLU_BACKWARD)) {
-            bound_swiglu_backward(trial, i / columns, i % columns, magnitude, error);
+        if (hs_epilogue_ungates(epilogue)) {
+            bound_gate_backward(trial, i / columns, i % columns, magnitude, error);
             continue;
         }
-        double added = 0.0; /* what the last additions see */
-        if (hs_case_has(trial, HS_CASE_GELU)) {
-            double x = magnitude;
-            if (hs_operand_present(trial, PRE)) {
-                pre->error[i] = error;
-                x = fabs(hs_exact(trial, PRE)[i]);
-                /* gelu sees pre as stored, so pre's own rounding is passed on as well */
-                error += hs_tolerance(0, 0, HS_F32, pre->tensor.dtype, 0.0, x + error);
-            }
-            error = hs_bound_gelu(x, error);
-            added = x;
-        } else if (hs_case_has(trial, HS_CASE_GELU_BACKWARD)) {
-            const double x = hs_initial(trial, PRE)[i];
-            /* |gelu'| <= 1.13; the product is one more rounding */
-            error = 1.13 * error + magnitude * (hs_bound_gelu_derivative(x) + 1.13 * hs_gamma(1));
-            added = 1.13 * magnitude;
-        } else {
-            added = magnitude;
-        }
+        double added = magnitude; /* what the last additions see */
+        if (hs_epilogue_activates(epilogue))
+            error = bound_activation(trial, i, magnitude, error, &added);
+        else if (hs_epilogue_differentiates(epilogue))
+            error = bound_derivative(trial, i, magnitude, error, &added);
         const double residual = hs_operand_present(trial, RESIDUAL) ? fabs(hs_initial(trial, RESIDUAL)[i]) : 0.0;
         const bool reads_c = trial->operands[C].role == HS_ROLE_BOTH;
         const double previous = reads_c ? fabs(hs_initial(trial, C)[i]) : 0.0;

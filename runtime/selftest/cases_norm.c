@@ -9,7 +9,7 @@
 #include <stdlib.h>
 
 /* rows N, columns C */
-enum { X, WEIGHT, BIAS, Y, MEAN, RSTD, BRANCH, RESIDUAL };
+enum { X, WEIGHT, BIAS, Y, MEAN, RSTD, BRANCH, RESIDUAL, ADDEND };
 
 static const float epsilon = 1e-5f;
 
@@ -47,6 +47,42 @@ static const float epsilon = 1e-5f;
         HS_F16, HS_F16, HS_F16, n, c, .start = 2, .dropout = 0.2f, .options = HS_CASE_RESIDUAL | HS_CASE_IN_PLACE \
     }
 
+/* y is added to a stream in `other`, which it may be: of the branch's format or of f32, as training has it; then others. */
+#define ADDED(n, c, ...)                                                                           \
+    { HS_BF16, HS_F32, HS_F32, n, c, .options = HS_CASE_ADDEND | HS_CASE_IN_PLACE | __VA_ARGS__ }, \
+        { HS_F16, HS_F32, HS_F32, n, c, .options = HS_CASE_ADDEND | __VA_ARGS__ },                 \
+        { HS_F32, HS_F32, HS_F32, n, c, .options = HS_CASE_ADDEND | __VA_ARGS__ },                 \
+        { HS_BF16, HS_BF16, HS_BF16, n, c, .options = HS_CASE_ADDEND | __VA_ARGS__ },              \
+    {                                                                                              \
+        HS_F16, HS_F16, HS_F16, n, c, .options = HS_CASE_ADDEND | HS_CASE_IN_PLACE | __VA_ARGS__   \
+    }
+#define ADDED_ALL(n, c)                                                                                      \
+    ADDED(n, c, 0), ADDED(n, c, HS_CASE_LAYER | HS_CASE_BIAS),                                               \
+        { HS_BF16, HS_F32, HS_F32, n, c, .options = HS_CASE_ADDEND | HS_CASE_IN_PLACE | HS_CASE_UNALIGNED }, \
+        { HS_F32, HS_BF16, HS_BF16, n, c, .options = HS_CASE_ADDEND | HS_CASE_IN_PLACE },                    \
+        { HS_BF16, HS_F16, HS_F32, n, c, .options = HS_CASE_ADDEND | HS_CASE_LAYER },                        \
+    {                                                                                                        \
+        HS_F16, HS_F32, HS_F32, n, c, .unweighted = true, .options = HS_CASE_ADDEND | HS_CASE_IN_PLACE       \
+    }
+
+#define UNWEIGHTED(n, c)                                                                                                    \
+    { HS_F32, HS_F32, HS_F32, n, c, .unweighted = true, .options = 0 },                                                     \
+        { HS_F32, HS_BF16, HS_F32, n, c, .unweighted = true, .options = 0 },                                                \
+        { HS_BF16, HS_BF16, HS_F32, n, c, .unweighted = true, .options = HS_CASE_IN_PLACE },                                \
+        { HS_F16, HS_F16, HS_F32, n, c, .unweighted = true, .options = HS_CASE_LAYER },                                     \
+        { HS_F32, HS_F16, HS_F16, n, c, .unweighted = true, .dropout = 0.3f, .options = HS_CASE_RESIDUAL | HS_CASE_LAYER }, \
+        { HS_F32,                                                                                                           \
+          HS_BF16,                                                                                                          \
+          HS_BF16,                                                                                                          \
+          n,                                                                                                                \
+          c,                                                                                                                \
+          .unweighted = true,                                                                                               \
+          .dropout = 0.2f,                                                                                                  \
+          .options = HS_CASE_RESIDUAL | HS_CASE_IN_PLACE },                                                                 \
+    {                                                                                                                       \
+        HS_BF16, HS_BF16, HS_F32, n, c, .unweighted = true, .options = HS_CASE_LAYER | HS_CASE_UNALIGNED                    \
+    }
+
 /* The wider rows are for backends that keep a row in registers: a tile just full or just not, one warp or several, a
  * row that no registers hold, each in steps of 8 elements, of 4 (100) and of one (513). */
 static const HsCase forward_cases[] = {
@@ -57,13 +93,17 @@ static const HsCase forward_cases[] = {
     FORWARD(1, 16384),     FORWARD(2, 16392),     FORWARD(1, 16385),       SUMMED_ALL(1, 4),    SUMMED_ALL(3, 7),
     SUMMED_ALL(17, 63),    SUMMED_ALL(65, 128),   SUMMED_ALL(9, 100),      SUMMED_ALL(9, 256),  SUMMED_ALL(3, 264),
     SUMMED_ALL(2, 768),    SUMMED_ALL(9, 1024),   SUMMED_ALL(9, 1032),     SUMMED_ALL(3, 4104), SUMMED_ALL(2, 16392),
-    SUMMED_NARROW(17, 63), SUMMED_NARROW(9, 256), SUMMED_NARROW(2, 16392),
+    SUMMED_NARROW(17, 63), SUMMED_NARROW(9, 256), SUMMED_NARROW(2, 16392), ADDED_ALL(1, 1),     ADDED_ALL(1, 8),
+    ADDED_ALL(7, 17),      ADDED_ALL(9, 100),     ADDED_ALL(65, 128),      ADDED_ALL(9, 256),   ADDED_ALL(3, 264),
+    ADDED_ALL(3, 513),     ADDED_ALL(9, 1024),    ADDED_ALL(3, 1032),      ADDED_ALL(2, 4104),  ADDED_ALL(2, 16392),
+    UNWEIGHTED(1, 4),      UNWEIGHTED(3, 7),      UNWEIGHTED(17, 63),      UNWEIGHTED(9, 256),  UNWEIGHTED(9, 1024),
+    UNWEIGHTED(3, 1032),   UNWEIGHTED(2, 16392),
 };
 
-/* In place: y is x; with a branch the residual is. */
+/* In place: y is x, or the addend; with a branch the residual is x. */
 static int output_of(const HsTrial *trial)
 {
-    return hs_operand_present(trial, Y) ? Y : X;
+    return hs_operand_present(trial, Y) ? Y : hs_case_has(trial, HS_CASE_ADDEND) ? ADDEND : X;
 }
 
 static void declare_forward(HsTrial *trial)
@@ -73,13 +113,18 @@ static void declare_forward(HsTrial *trial)
     const HsTensor columns = hs_tensor_1d(NULL, HS_F32, config->columns);
     HsTrialOperand *operands = trial->operands;
     const HsTensor x = hs_tensor_2d(NULL, config->dtype, config->rows, config->columns);
-    const bool summed = hs_case_has(trial, HS_CASE_RESIDUAL), in_place = hs_case_has(trial, HS_CASE_IN_PLACE);
-    operands[X] = in_place ? hs_updated("x", 2.0, x) : summed ? hs_output("x", x) : hs_input("x", 2.0, x);
+    const bool summed = hs_case_has(trial, HS_CASE_RESIDUAL), added = hs_case_has(trial, HS_CASE_ADDEND);
+    const bool in_place = hs_case_has(trial, HS_CASE_IN_PLACE);
+    operands[X] = in_place && !added ? hs_updated("x", 2.0, x) : summed ? hs_output("x", x) : hs_input("x", 2.0, x);
     if (summed)
         operands[BRANCH] = hs_input("branch", 1.0, hs_tensor_2d(NULL, config->other, config->rows, config->columns));
     if (summed && !in_place)
         operands[RESIDUAL] = hs_input("residual", 2.0, x);
-    operands[WEIGHT] = hs_input("weight", 1.0, columns);
+    const HsTensor stream = hs_tensor_2d(NULL, config->other, config->rows, config->columns);
+    if (added)
+        operands[ADDEND] = in_place ? hs_updated("addend", 2.0, stream) : hs_input("addend", 2.0, stream);
+    if (!config->unweighted)
+        operands[WEIGHT] = hs_input("weight", 1.0, columns);
     if (hs_case_has(trial, HS_CASE_BIAS))
         operands[BIAS] = hs_input("bias", 1.0, columns);
     if (!in_place || summed)
@@ -102,6 +147,7 @@ static HsStatus call_forward(HsTrial *trial, HsContext *context, const HsTensor 
                         .x = t[X],
                         .weight = t[WEIGHT],
                         .bias = t[BIAS],
+                        .addend = t[ADDEND],
                         .y = t[output_of(trial)],
                         .mean = t[MEAN],
                         .rstd = t[RSTD] };
@@ -179,12 +225,15 @@ static void bound_forward(HsTrial *trial)
             trial->operands[MEAN].error[n] = row.mean_error;
         trial->operands[RSTD].error[n] = row.rstd_error;
         for (int64_t c = 0; c < columns; c++) {
-            const double weight = fabs(hs_initial(trial, WEIGHT)[c]), d = fabs(x[c] - row.mean);
+            const double weight = hs_operand_present(trial, WEIGHT) ? fabs(hs_initial(trial, WEIGHT)[c]) : 1.0;
+            const double d = fabs(x[c] - row.mean);
             const double spread = fabs(x[c]) + e[c] + fabs(row.mean); /* also when y = x (w rstd) - mean (w rstd) */
             const double bias = hs_operand_present(trial, BIAS) ? fabs(hs_initial(trial, BIAS)[c]) : 0.0;
+            const double addend =
+                hs_operand_present(trial, ADDEND) ? fabs(hs_initial(trial, ADDEND)[n * columns + c]) : 0.0;
             y->error[n * columns + c] =
                 weight * ((row.rstd + row.rstd_error) * (row.mean_error + e[c]) + d * row.rstd_error) +
-                hs_gamma(5) * (weight * spread * row.rstd + bias);
+                hs_gamma(addend > 0.0 ? 6 : 5) * (weight * spread * row.rstd + bias + addend);
         }
     }
     free(stored);
@@ -243,16 +292,88 @@ enum { B_DY, B_X, B_WEIGHT, B_MEAN, B_RSTD, B_DX, B_DWEIGHT, B_DBIAS, B_DX_ROUND
         HS_BF16, HS_BF16, HS_BF16, n, c, .dropout = 0.2f, .options = HS_CASE_LAYER | HS_CASE_BIAS                  \
     }
 
+/* Of a branch in 16 bits whose norm is added to an f32 stream. */
+#define OF_BRANCH(n, c)                                                                                 \
+    { HS_BF16, HS_BF16, HS_F32, n, c, .options = HS_CASE_LAYER | HS_CASE_BIAS },                        \
+        { HS_F16, HS_F16, HS_F32, n, c, .options = 0 },                                                 \
+        { HS_F16, HS_F16, HS_F32, n, c, .options = HS_CASE_LAYER | HS_CASE_BIAS | HS_CASE_ACCUMULATE }, \
+        { HS_BF16, HS_BF16, HS_F32, n, c, .unweighted = true, .options = HS_CASE_ACCUMULATE },          \
+        { HS_BF16, HS_BF16, HS_F32, n, c, .dropout = 0.2f, .options = HS_CASE_LAYER },                  \
+    {                                                                                                   \
+        HS_BF16, HS_BF16, HS_F32, n, c, .options = HS_CASE_UNALIGNED                                    \
+    }
+
+#define UNWEIGHTED_BACKWARD(n, c)                                                                           \
+    { HS_F32, HS_F32, HS_F32, n, c, .unweighted = true, .options = HS_CASE_LAYER },                         \
+        { HS_F32, HS_F32, HS_BF16, n, c, .unweighted = true, .options = HS_CASE_ACCUMULATE },               \
+        { HS_F16, HS_F16, HS_F16, n, c, .unweighted = true, .options = HS_CASE_LAYER | HS_CASE_UNALIGNED }, \
+        { HS_F32, HS_F32, HS_BF16, n, c, .sums = true, .unweighted = true, .options = HS_CASE_ACCUMULATE }, \
+        { HS_F32, HS_F32, HS_F16, n, c, .sums = true, .unweighted = true, .options = HS_CASE_LAYER },       \
+    {                                                                                                       \
+        HS_F32, HS_F32, HS_BF16, n, c, .unweighted = true, .dropout = 0.2f, .options = HS_CASE_ACCUMULATE   \
+    }
+
 static const HsCase backward_cases[] = {
-    BACKWARD(1, 1),     BACKWARD(2, 2),     BACKWARD(3, 7),     BACKWARD(7, 17),    BACKWARD(17, 63),
-    BACKWARD(64, 64),   BACKWARD(65, 127),  BACKWARD(3, 129),   BACKWARD(700, 33),  BACKWARD(5, 1030),
-    BACKWARD(21, 100),  BACKWARD(37, 256),  BACKWARD(19, 512),  BACKWARD(37, 520),  BACKWARD(3, 513),
-    BACKWARD(18, 1032), BACKWARD(17, 2056), BACKWARD(1, 8192),  BACKWARD(18, 8200), BACKWARD(2, 8193),
-    BACKWARD(35, 768),  FINISHED(1, 1),     FINISHED(3, 7),     FINISHED(65, 127),  FINISHED(700, 33),
-    FINISHED(21, 100),  FINISHED(37, 256),  FINISHED(19, 512),  FINISHED(37, 520),  FINISHED(530, 768),
-    FINISHED(18, 1032), FINISHED(17, 2056), FINISHED(18, 8200), MASKED(1, 4),       MASKED(3, 7),
-    MASKED(65, 127),    MASKED(700, 36),    MASKED(21, 100),    MASKED(37, 256),    MASKED(19, 512),
-    MASKED(37, 520),    MASKED(530, 768),   MASKED(18, 1032),   MASKED(17, 2056),   MASKED(18, 8200),
+    BACKWARD(1, 1),
+    BACKWARD(2, 2),
+    BACKWARD(3, 7),
+    BACKWARD(7, 17),
+    BACKWARD(17, 63),
+    BACKWARD(64, 64),
+    BACKWARD(65, 127),
+    BACKWARD(3, 129),
+    BACKWARD(700, 33),
+    BACKWARD(5, 1030),
+    BACKWARD(21, 100),
+    BACKWARD(37, 256),
+    BACKWARD(19, 512),
+    BACKWARD(37, 520),
+    BACKWARD(3, 513),
+    BACKWARD(18, 1032),
+    BACKWARD(17, 2056),
+    BACKWARD(1, 8192),
+    BACKWARD(18, 8200),
+    BACKWARD(2, 8193),
+    BACKWARD(35, 768),
+    FINISHED(1, 1),
+    FINISHED(3, 7),
+    FINISHED(65, 127),
+    FINISHED(700, 33),
+    FINISHED(21, 100),
+    FINISHED(37, 256),
+    FINISHED(19, 512),
+    FINISHED(37, 520),
+    FINISHED(530, 768),
+    FINISHED(18, 1032),
+    FINISHED(17, 2056),
+    FINISHED(18, 8200),
+    MASKED(1, 4),
+    MASKED(3, 7),
+    MASKED(65, 127),
+    MASKED(700, 36),
+    MASKED(21, 100),
+    MASKED(37, 256),
+    MASKED(19, 512),
+    MASKED(37, 520),
+    MASKED(530, 768),
+    MASKED(18, 1032),
+    MASKED(17, 2056),
+    MASKED(18, 8200),
+    OF_BRANCH(1, 4),
+    OF_BRANCH(3, 7),
+    OF_BRANCH(65, 127),
+    OF_BRANCH(37, 256),
+    OF_BRANCH(37, 520),
+    OF_BRANCH(35, 768),
+    OF_BRANCH(18, 1032),
+    OF_BRANCH(18, 8200),
+    UNWEIGHTED_BACKWARD(1, 4),
+    UNWEIGHTED_BACKWARD(3, 7),
+    UNWEIGHTED_BACKWARD(65, 127),
+    UNWEIGHTED_BACKWARD(37, 256),
+    UNWEIGHTED_BACKWARD(35, 768),
+    UNWEIGHTED_BACKWARD(18, 1032),
+    UNWEIGHTED_BACKWARD(18, 8200),
 };
 
 /* Statistics need not belong to x: the formula takes them as given. */
@@ -264,13 +385,15 @@ static void declare_backward(HsTrial *trial)
     HsTrialOperand *operands = trial->operands;
     operands[B_DY] = hs_input("dy", 1.0, hs_tensor_2d(NULL, config->other, config->rows, config->columns));
     operands[B_X] = hs_input("x", 2.0, hs_tensor_2d(NULL, config->dtype, config->rows, config->columns));
-    operands[B_WEIGHT] = hs_input("weight", 1.0, columns);
+    if (!config->unweighted)
+        operands[B_WEIGHT] = hs_input("weight", 1.0, columns);
     if (hs_case_has(trial, HS_CASE_LAYER))
         operands[B_MEAN] = hs_input("mean", 0.2, rows);
     operands[B_RSTD] = hs_filled(hs_input("rstd", 0.5, rows), HS_FILL_POSITIVE);
     const HsTensor dx = hs_tensor_2d(NULL, config->out, config->rows, config->columns);
     operands[B_DX] = hs_case_has(trial, HS_CASE_ACCUMULATE) ? hs_updated("dx", 1.0, dx) : hs_output("dx", dx);
-    operands[B_DWEIGHT] = hs_updated("dweight", 1.0, columns);
+    if (!config->unweighted)
+        operands[B_DWEIGHT] = hs_updated("dweight", 1.0, columns);
     if (hs_case_has(trial, HS_CASE_BIAS))
         operands[B_DBIAS] = hs_updated("dbias", 1.0, columns);
     if (config->dropout > 0.0f)
@@ -344,28 +467,16 @@ static void bound_masked(HsTrial *trial)
     }
 }
 
-/* dx is a sum of three terms, two of them products with sums over C: gamma(C + 10) on the absolute values of all. */
-static void bound_backward(HsTrial *trial)
+static double weight_size(const HsTrial *trial, int64_t column)
+{
+    return hs_operand_present(trial, B_WEIGHT) ? fabs(hs_initial(trial, B_WEIGHT)[column]) : 1.0;
+}
+
+static void bound_parameters(HsTrial *trial)
 {
     const int64_t rows = trial->config->rows, columns = trial->config->columns;
-    const double *dy = hs_initial(trial, B_DY), *weight = hs_initial(trial, B_WEIGHT);
-    HsTrialOperand *dx = &trial->operands[B_DX];
-    for (int64_t n = 0; n < rows; n++) {
-        double mean_g = 0.0, mean_g_xhat = 0.0;
-        for (int64_t c = 0; c < columns; c++) {
-            const double g = fabs(weight[c] * dy[n * columns + c]) / (double)columns;
-            mean_g += hs_case_has(trial, HS_CASE_LAYER) ? g : 0.0;
-            mean_g_xhat += g * spread_of(trial, n, c);
-        }
-        for (int64_t c = 0; c < columns; c++) {
-            const int64_t i = n * columns + c;
-            const double g = fabs(weight[c] * dy[i]), rstd = hs_initial(trial, B_RSTD)[n];
-            const double magnitude = rstd * (g + mean_g + spread_of(trial, n, c) * mean_g_xhat);
-            const double previous = hs_case_has(trial, HS_CASE_ACCUMULATE) ? fabs(dx->initial[i]) : 0.0;
-            dx->error[i] = hs_gamma(columns + 10) * magnitude + hs_gamma(1) * previous;
-        }
-    }
-    for (int64_t c = 0; c < columns; c++) {
+    const double *dy = hs_initial(trial, B_DY);
+    for (int64_t c = 0; hs_operand_present(trial, B_DWEIGHT) && c < columns; c++) {
         double dweight = fabs(hs_initial(trial, B_DWEIGHT)[c]), dbias = 0.0;
         for (int64_t n = 0; n < rows; n++) {
             dweight += fabs(dy[n * columns + c]) * spread_of(trial, n, c);
@@ -375,6 +486,30 @@ static void bound_backward(HsTrial *trial)
         if (hs_operand_present(trial, B_DBIAS))
             trial->operands[B_DBIAS].error[c] = hs_gamma(rows) * (dbias + fabs(hs_initial(trial, B_DBIAS)[c]));
     }
+}
+
+/* dx is a sum of three terms, two of them products with sums over C: gamma(C + 10) on the absolute values of all. */
+static void bound_backward(HsTrial *trial)
+{
+    const int64_t rows = trial->config->rows, columns = trial->config->columns;
+    const double *dy = hs_initial(trial, B_DY);
+    HsTrialOperand *dx = &trial->operands[B_DX];
+    for (int64_t n = 0; n < rows; n++) {
+        double mean_g = 0.0, mean_g_xhat = 0.0;
+        for (int64_t c = 0; c < columns; c++) {
+            const double g = weight_size(trial, c) * fabs(dy[n * columns + c]) / (double)columns;
+            mean_g += hs_case_has(trial, HS_CASE_LAYER) ? g : 0.0;
+            mean_g_xhat += g * spread_of(trial, n, c);
+        }
+        for (int64_t c = 0; c < columns; c++) {
+            const int64_t i = n * columns + c;
+            const double g = weight_size(trial, c) * fabs(dy[i]), rstd = hs_initial(trial, B_RSTD)[n];
+            const double magnitude = rstd * (g + mean_g + spread_of(trial, n, c) * mean_g_xhat);
+            const double previous = hs_case_has(trial, HS_CASE_ACCUMULATE) ? fabs(dx->initial[i]) : 0.0;
+            dx->error[i] = hs_gamma(columns + 10) * magnitude + hs_gamma(1) * previous;
+        }
+    }
+    bound_parameters(trial);
     bound_finished(trial);
     bound_masked(trial);
 }

@@ -13,11 +13,23 @@
 #include "kernels/base/hash.h"
 #include "kernels/checks/checks.h"
 
-static const char *const option_names[] = {
-    "transpose_a", "transpose_b", "bias",      "residual",   "in place",   "gelu",     "gelu'",  "pre",
-    "accumulate",  "packed",      "positions", "layer",      "inverse",    "gradient", "z-loss", "master",
-    "momentum",    "nesterov",    "skip",      "stochastic", "non-finite", "huge",     "anchor", "importance",
-    "proximal",    "path",        "merge",     "unaligned",  "addend",     "swiglu",   "swiglu'"
+static const char *const option_names[] = { "transpose_a", "transpose_b", "bias",     "residual",   "in place",
+                                            "addend",      "unaligned",   "pre",      "accumulate", "packed",
+                                            "positions",   "layer",       "inverse",  "gradient",   "z-loss",
+                                            "master",      "momentum",    "nesterov", "skip",       "stochastic",
+                                            "non-finite",  "huge",        "anchor",   "importance", "proximal",
+                                            "path",        "merge" };
+
+static const char *const epilogue_names[] = {
+    [HS_EPILOGUE_NONE] = "none",
+    [HS_EPILOGUE_GELU] = "gelu",
+    [HS_EPILOGUE_GELU_BACKWARD] = "gelu'",
+    [HS_EPILOGUE_SWIGLU] = "swiglu",
+    [HS_EPILOGUE_SWIGLU_BACKWARD] = "swiglu'",
+    [HS_EPILOGUE_GEGLU] = "geglu",
+    [HS_EPILOGUE_GEGLU_BACKWARD] = "geglu'",
+    [HS_EPILOGUE_RELU2] = "relu2",
+    [HS_EPILOGUE_RELU2_BACKWARD] = "relu2'",
 };
 
 static const char *const scale_names[HS_SCALE_GRANULARITIES] = { "no scales", "tensor", "block", "mx", "nv" };
@@ -45,6 +57,8 @@ const char *hs_case_describe(const HsCase *config, char *text, size_t bytes)
         if ((config->options >> i & 1) && length < (int)bytes)
             length += snprintf(text + length, bytes - (size_t)length, ", %s", option_names[i]);
     }
+    if (config->epilogue != HS_EPILOGUE_NONE && length < (int)bytes)
+        length += snprintf(text + length, bytes - (size_t)length, ", %s", epilogue_names[config->epilogue]);
     if (config->documents && length < (int)bytes)
         length += snprintf(text + length, bytes - (size_t)length, ", documents");
     if (config->window > 0 && length < (int)bytes)
@@ -53,6 +67,10 @@ const char *hs_case_describe(const HsCase *config, char *text, size_t bytes)
         length += snprintf(text + length, bytes - (size_t)length, ", cap %g", (double)config->cap);
     if (config->sums && length < (int)bytes)
         length += snprintf(text + length, bytes - (size_t)length, ", sums");
+    if (config->unweighted && length < (int)bytes)
+        length += snprintf(text + length, bytes - (size_t)length, ", no weight");
+    if (config->whole && length < (int)bytes)
+        length += snprintf(text + length, bytes - (size_t)length, ", whole");
     if (hs_policy_is_tf32(config->policy) && length < (int)bytes)
         length += snprintf(text + length, bytes - (size_t)length, ", tf32");
     if (config->policy.granularity != HS_SCALE_NONE && length < (int)bytes)

@@ -22,8 +22,8 @@ enum {
     HS_CASE_BIAS = 1 << 2,
     HS_CASE_RESIDUAL = 1 << 3,
     HS_CASE_IN_PLACE = 1 << 4, /* the output is the operand that it may alias */
-    HS_CASE_GELU = 1 << 5,
-    HS_CASE_GELU_BACKWARD = 1 << 6,
+    HS_CASE_ADDEND = 1 << 5,
+    HS_CASE_UNALIGNED = 1 << 6, /* every floating-point operand begins one element past a wide boundary */
     HS_CASE_PRE = 1 << 7,
     HS_CASE_ACCUMULATE = 1 << 8,
     HS_CASE_PACKED = 1 << 9,
@@ -44,11 +44,8 @@ enum {
     HS_CASE_PROXIMAL = 1 << 24,
     HS_CASE_PATH = 1 << 25,
     HS_CASE_MERGE = 1 << 26,
-    HS_CASE_UNALIGNED = 1 << 27, /* every floating-point operand begins one element past a wide boundary */
-    HS_CASE_ADDEND = 1 << 28,
-    HS_CASE_SWIGLU = 1 << 29,
-    HS_CASE_SWIGLU_BACKWARD = 1 << 30,
     /* of the update rules and of copy_columns, which have none of what these bits mean elsewhere */
+    HS_CASE_SINKS = HS_CASE_BIAS,
     HS_CASE_PULL = HS_CASE_RESIDUAL,
     HS_CASE_SCALE = HS_CASE_BIAS
 };
@@ -62,14 +59,18 @@ typedef struct HsCase {
     HsHeads heads;
     int64_t start; /* first position; row offset of dropout masks */
     HsRopeScaling scaling;
+    int64_t rotated; /* features of a head; 0: all */
     float dropout;
-    bool documents; /* several in a sequence */
-    int64_t window; /* of attention; 0: none */
-    float cap;      /* of its scores; 0: none */
-    bool sums;      /* of a product: row_sums; of norm_backward: dx_rounded and dx_sums */
+    bool documents;  /* several in a sequence */
+    int64_t window;  /* of attention; 0: none */
+    float cap;       /* of its scores, or of logits; 0: none */
+    bool sums;       /* of a product: row_sums; of norm_backward: dx_rounded and dx_sums */
+    bool unweighted; /* of norms: no weight, and no gradient of it */
+    bool whole;      /* of head norms */
     unsigned options;
+    HsEpilogue epilogue;    /* of a product; of swiglu_forward and _backward, SWIGLU or GEGLU: the gate's function */
     HsProductPolicy policy; /* of a product */
-    float alpha;            /* of a product; 0: 1 */
+    float alpha;            /* of a product, or of an embedding: its factor; 0: 1 */
     HsMomentMap map;        /* of moments in 8 bits */
     int quantized; /* a product's b comes in four bits, as that many tensors stacked along its rows; 0: as it is */
 } HsCase;

@@ -8,13 +8,13 @@
 
 #include "runtime/selftest/tune.h"
 
-/* SwiGLU is a separate pass behind or before the product, on GPUs: only the product's kernel is chosen. */
-static HsMatmulArgs without_swiglu(const HsMatmulArgs *args)
+/* A gate is a separate pass behind or before the product, on GPUs: only the product's kernel is chosen. */
+static HsMatmulArgs without_gate(const HsMatmulArgs *args)
 {
     HsMatmulArgs product = *args;
     if (product.b.layout == HS_LAYOUT_PACKED)
         product.b.layout = HS_LAYOUT_ROWS;
-    if (args->epilogue != HS_EPILOGUE_SWIGLU && args->epilogue != HS_EPILOGUE_SWIGLU_BACKWARD)
+    if (!hs_epilogue_reshapes(args->epilogue))
         return product;
     const HsProductKey key = hs_product_key(args);
     product.epilogue = HS_EPILOGUE_NONE;
@@ -35,7 +35,7 @@ static HsCodes without_memory(const HsCodes *codes)
 static void append(HsTuneList *list, const HsMatmulArgs *args)
 {
     HsMatmulArgs *const product = &list->products[list->count];
-    *product = without_swiglu(args);
+    *product = without_gate(args);
     if (args->a.layout == HS_LAYOUT_CODES) {
         product->a.codes = without_memory(&args->a.codes);
         product->b.codes = without_memory(&args->b.codes);

@@ -67,11 +67,13 @@ HsHeadWork hs_training_head_work(const HsTraining *training, int64_t row)
     const HsDistillation *distillation = &teaching->distillation;
     const int64_t token = row * queue->shape.length, entry = token * queue->shape.kept;
     const HsModel *teacher = &teaching->teacher;
+    const HsNode *head = teaching->taught ? &teacher->nodes[teacher->loss_node] : NULL;
     return (HsHeadWork){
         .fresh = distillation->fresh,
         .again = distillation->again,
         .teacher_hidden = teaching->taught ? hidden_rows(training) : (HsTensor){ 0 },
-        .teacher_head = teaching->taught ? &teacher->params[teacher->nodes[teacher->loss_node].params[0]] : NULL,
+        .teacher_head = head ? &teacher->params[head->params[0]] : NULL,
+        .teacher_attributes = head ? &head->attributes : NULL,
         .kept = queue->shape.kept,
         .weight = (float)distillation->weight,
         .target_weight = (float)distillation->target_weight,

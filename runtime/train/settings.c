@@ -125,6 +125,15 @@ static void warn_retained(const HsTraining *training)
                 last, config->tasks[last].name);
 }
 
+/* What Gemma's published weights make of their residual stream and branches is beyond 65504, the largest number of fp16. */
+void hs_training_warn_range(const HsTraining *training)
+{
+    const HsConfig *config = training->config;
+    if (hs_is(training->precision.name, "fp16") && config->model.norm_offset && config->training.init_from[0])
+        hs_warn("precision.mode is fp16, and activations of Gemma's published weights are beyond its largest number, "
+                "65504: steps are skipped or evaluations infinite; set precision.mode: bf16 or fp32");
+}
+
 void hs_training_warn_settings(const HsTraining *training)
 {
     if (training->engine.comm->rank != 0)

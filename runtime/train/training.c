@@ -25,6 +25,7 @@ void hs_training_describe(const HsTraining *training)
     const HsConfig *config = training->config;
     hs_info("device: %s", training->engine.why);
     hs_info("precision: %s", training->precision_why);
+    hs_training_warn_range(training);
     hs_info("model: %s, %lld layers, width %lld, vocabulary %lld, %.3f million parameters", model->family,
             (long long)model->layers, (long long)model->width, (long long)model->vocabulary,
             1e-6 * (double)hs_model_parameter_count(model));

@@ -334,6 +334,8 @@ void hs_training_list_memory(const HsTraining *training, HsMetricsRun *run);
 
 /* Warnings of what cannot take effect in a run of this length, by process 0. */
 void hs_training_warn_settings(const HsTraining *training);
+/* Of a precision whose range the model leaves. */
+void hs_training_warn_range(const HsTraining *training);
 
 /* --- lengths.c --- */
 

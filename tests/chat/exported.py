@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
 """exported.py FOLDER NAME: whether transformers renders tests/chat/conversations.jsonl by the template of an exported folder
-as NAME.jsonl has it, and the rows of tools.NAME.jsonl where that is there, and ends a text where an answer ends.  Says "skipped" where there is no transformers."""
+as NAME.jsonl has it where that is there, and so the rows of tools.NAME.jsonl and turns.NAME.jsonl, and ends a text where an
+answer ends.  Says "skipped" where there is no transformers."""
 
 import glob
 import json
@@ -17,8 +18,19 @@ except ImportError:
 folder, name = sys.argv[1:]
 here = os.path.dirname(os.path.abspath(__file__))
 made = AutoTokenizer.from_pretrained(folder)
-talks = [json.loads(line)["messages"] for line in open(os.path.join(here, "conversations.jsonl"), encoding="utf-8")]
-lines = [json.loads(line) for line in open(os.path.join(here, name + ".jsonl"), encoding="utf-8")]
+
+
+def read(path):
+    path = os.path.join(here, path)
+    return [json.loads(line) for line in open(path, encoding="utf-8")] if os.path.exists(path) else []
+
+
+lines = read(name + ".jsonl")
+talks = [talk["messages"] for talk in read("conversations.jsonl")] if lines else []
+turns = read(f"turns.{name}.jsonl")
+talks += [json.loads(line["row"])["messages"] for line in turns]
+lines += turns
+assert lines, name
 for messages, line in zip(talks, lines, strict=True):
     text = made.apply_chat_template(messages, tokenize=False)
     assert text == line["text"], (text, line["text"])

@@ -89,7 +89,7 @@ expect 2 "$trainer" --config tune.yaml out_dir=other adapter.targets=c_attn
 says err "adapter.targets: \`c_attn\` names no matrix of this model"
 
 # PEFT's own adapters, trained on as PEFT does (tests/huggingface/adapters.py): losses off f64 by twice what its f32 is.
-for name in llama gpt2 qwen2; do
+for name in llama gpt2 qwen2 smollm3 olmo2 phi3 granite gemma2 gemma3 nanochat; do
     given=$root/tests/huggingface/adapters/$name
     cat >theirs.yaml <<YAML
 init_from: $models/$name

@@ -169,15 +169,45 @@ says err "differing: data.packing"
 expect 2 "$trainer" --config chat.yaml out_dir=x data.packing=none max_length=4
 says err "has a token that the loss counts among its first 5 (data.packing: none): raise max_length"
 
+# Templates of which each takes other conversations: tokens as transformers has them.
+for name in gemma gemma2 smollm3 phi3 phi3.5 phi4-mini granite3.0 granite mistral-v3 mistral-nemo ministral mistral-v7-tekken; do
+    python3 - "$golden/turns.$name.jsonl" $name <<'PYTHON'
+import json, sys
+lines = list(map(json.loads, open(sys.argv[1], encoding="utf-8")))
+open(sys.argv[2] + ".jsonl", "w", encoding="utf-8").writelines(line["row"] + "\n" for line in lines)
+lines = [line for line in lines if "tokens" in line]
+open("turns.jsonl", "w", encoding="utf-8").writelines(line["row"] + "\n" for line in lines)
+open("expected", "w").writelines(" ".join(map(str, line["tokens"])) + "\n" for line in lines)
+PYTHON
+    expect 0 "$trainer" tokenizer encode --tokenizer "$golden/special.json" --chat-template $name turns.jsonl
+    same expected out
+done
+
 # An exported folder answers by the same template, as transformers renders it (where that is there), and is known again.
-for name in chatml qwen2 qwen2.5 llama3 llama3.1 alpaca; do
-    expect 0 "$trainer" --config chat.yaml tokenizer.path="$golden/tokenizer.json" tokenizer.chat_template=$name out_dir="run-$name" max_steps=1
+exports() {
+    local name=$1 tokenizer=$golden/$2.json talks=$3
+    expect 0 "$trainer" --config chat.yaml tokenizer.path="$tokenizer" tokenizer.chat_template="$name" tasks.0.train="$talks" \
+        out_dir="run-$name" max_steps=1
     expect 0 "$trainer" export --checkpoint "run-$name" --output "hf-$name"
-    expect 0 "${PYTHON:-python3}" "$golden/exported.py" "hf-$name" $name
+    expect 0 "${PYTHON:-python3}" "$golden/exported.py" "hf-$name" "$name"
     expect 0 "$trainer" --config chat.yaml --print-config tokenizer.path="hf-$name/tokenizer.json" tokenizer.chat_template=auto
     says out "chat_template: $name"
-    expect 0 "$trainer" generate --checkpoint "hf-$name" --chat --prompt tea --tokens 3
-done
+    expect 0 "$trainer" generate --checkpoint "hf-$name" --chat --prompt tea --tokens 3 "${@:4}"
+}
+for name in chatml qwen2 qwen2.5 llama3 llama3.1 alpaca; do exports $name tokenizer talks.jsonl; done
+for name in gemma smollm3 phi3 phi3.5 phi4-mini granite3.0 mistral-v3 mistral-nemo ministral; do exports $name special $name.jsonl; done
+for name in granite mistral-v7-tekken; do exports $name special $name.jsonl --system 'be brief'; done
+exports gemma2 special gemma2.jsonl
+# Where the day of rendering would be written, and where a system message has no place.
+expect 1 "$trainer" generate --checkpoint run-granite --chat --prompt tea --tokens 3
+says err "begin the conversation with one (generate --chat: --system)"
+expect 1 "$trainer" generate --checkpoint run-gemma2 --chat --system x --prompt tea --tokens 3
+says err "the template gemma2 has no system message"
+expect 0 "$trainer" --config chat.yaml tokenizer.path="$golden/special.json" tokenizer.chat_template=mistral-v3 tasks.0.train=mistral-v3.jsonl out_dir=left max_steps=1
+left=$(python3 -c 'import json
+talks = [json.loads(line)["messages"] for line in open("mistral-v3.jsonl", encoding="utf-8")]
+print(sum(talk[0]["role"] == "system" and talk[-1]["role"] != "user" for talk in talks))')
+says err "task t: system messages of conversations that do not end with the user's message: $left; the chat template mistral-v3 leaves the content out, as published"
 
 # What is refused names file, line and mend.
 expect 2 "$trainer" --config chat.yaml out_dir=x tokenizer.chat_template=llama3

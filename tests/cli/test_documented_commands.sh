@@ -9,6 +9,7 @@ ln -s "$root/configs" configs
 ln -s "$(dirname "$trainer")" build
 mkdir models
 cp -rL "$root/tests/huggingface/models/gpt2" models/base
+cp -rL "$root/tests/huggingface/models/gemma3" models/gemma-3-270m
 mkdir -p data/first data/second data/third data/gpt2 WHERE_YOU_HAVE_IT
 for i in $(seq 400); do
     echo "line $i of a text with some words, and more of them"

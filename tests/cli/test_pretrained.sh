@@ -64,7 +64,7 @@ for name in gpt2 qwen2; do
 done
 
 # A file for llama.cpp holds the same weights.
-for name in llama llama-tied llama3 qwen2 qwen3; do
+for name in llama llama-tied llama3 qwen2 qwen3 smollm3 olmo2 olmo3 phi3 granite gemma3; do
     for dtype in f32 f16 q8_0; do
         expect 0 "$trainer" export --checkpoint "$models/$name" --format gguf --dtype "$dtype" --output "$name-$dtype.gguf"
         expect 0 python3 "$root/tests/huggingface/gguf.py" "$models/$name" "$name-$dtype.gguf"
@@ -82,7 +82,11 @@ done
 expect 2 "$trainer" export --checkpoint "$models/llama" --format gguf --output llama-f32.gguf
 says err "llama-f32.gguf is there already"
 expect 1 "$trainer" export --checkpoint "$models/gpt2" --format gguf --output gpt2.gguf
-says err "GGUF is written for Llama and Qwen models"
+says err "GGUF is not written for models of type gpt2: use --format hf, or train with model.family: llama"
+expect 1 "$trainer" export --checkpoint "$models/gemma2" --format gguf --output gemma2.gguf
+says err "ggml's architecture gemma2 has no model.score_scale: use --format hf"
+expect 1 "$trainer" export --checkpoint "$models/ministral" --format gguf --output ministral.gguf
+says err "GGUF is not written for models of type ministral"
 expect 2 "$trainer" export --checkpoint "$models/llama" --dtype q8_0 --output q8
 says err "--dtype must be f32, bf16 or f16"
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * GELU and its derivative against double: within their stated bound (kernels/base/tolerance.h) for every bf16 number and
- * for a dense set of f32 numbers, whatever the approximate instructions do within theirs; and at the ends.
+ * for a dense set of f32 numbers, whatever the approximate instructions do within theirs; and at the ends.  Squared ReLU,
+ * which is exact, at chosen ones.
  */
 #include "kernels/cuda/toolbox/activation.cuh"
 #include "tests/emu/harness.h"
@@ -93,6 +94,17 @@ static bool ends()
     return right;
 }
 
+static bool squares()
+{
+    const float inf = INFINITY;
+    bool right = std::isnan(relu2(NAN)) && std::isnan(relu2_derivative(NAN));
+    for (float x : { -inf, -3.0f, -0x1p-149f, -0.0f, 0.0f })
+        right = relu2(x) == 0.0f && relu2_derivative(x) == 0.0f && right;
+    right = is_bits(relu2(inf), 0x7f800000) && is_bits(relu2_derivative(inf), 0x7f800000) && right;
+    right = relu2(4095.0f) == 16769025.0f && relu2_derivative(4095.0f) == 8190.0f && right;
+    return is_bits(relu2(0x1p-74f), 2) && is_bits(relu2_derivative(0x1p-149f), 2) && right;
+}
+
 } // namespace hs_emu
 
 int main()
@@ -111,7 +123,7 @@ int main()
         test::failures++;
     }
     test::settings().approximate = Approximate::EXACT;
-    if (!hs_emu::ends())
+    if (!hs_emu::ends() || !hs_emu::squares())
         test::failures++;
     return test::result();
 }

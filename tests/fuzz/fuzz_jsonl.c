@@ -10,10 +10,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
 {
+    static const char *const templates[] = { "llama3.1", "alpaca", "smollm3", "mistral-v3" };
     const HsSourceOptions options = { .text_field = "text",
                                       .prompt_field = "prompt",
                                       .completion_field = "completion",
-                                      .chat_template = size % 2 == 0 ? "llama3.1" : "alpaca" };
+                                      .chat_template = templates[size % 4] };
     HsCorpus corpus = { 0 };
     if (hs_jsonl_parse(&(const HsSourceText)HS_SOURCE_WHOLE("fuzz", (const char *)bytes, size), &options, &corpus) ==
         HS_OK) {

@@ -2,7 +2,8 @@
  *
  * Small models that transformers wrote (tests/huggingface/make.py): logits against its own in float64, within twice the
  * distance that its f32 has from them, and greedy continuations, by the path that generation takes.  Exported, each loads
- * back to the same weights.
+ * back to the same weights.  Twenty steps of AdamW on all weights have the losses of PyTorch's (steps.py), within twice the
+ * distance that its f32 has from them.
  */
 #include <criterion/criterion.h>
 #include <math.h>
@@ -14,15 +15,19 @@
 #include "runtime/commands/loaded_model.h"
 #include "runtime/engine/decode.h"
 #include "runtime/io/files.h"
+#include "runtime/io/json.h"
+#include "runtime/train/run.h"
 #include "tests/support/scratch.h"
 
 #define RUN(call) cr_assert_eq((call), HS_OK, "%s", hs_error_message())
 #define MODELS    "tests/huggingface/models"
 
-enum { TOKENS = 48, PROMPT = 12, CONTINUATION = 16 };
+enum { TOKENS = 48, PROMPT = 12, CONTINUATION = 16, STEPS = 20 };
 
-static const char *const names[] = { "gpt2",       "gpt2-untied",  "llama",   "llama-tied", "llama3",
-                                     "llama-yarn", "llama-linear", "mistral", "qwen2",      "qwen3" };
+static const char *const names[] = { "gpt2",           "gpt2-untied",  "llama",   "llama-tied", "llama3",
+                                     "llama-yarn",     "llama-linear", "mistral", "qwen2",      "qwen3",
+                                     "mistral-window", "ministral",    "smollm3", "olmo2",      "olmo3",
+                                     "phi3",           "granite",      "gemma2",  "gemma3",     "nanochat" };
 enum { NAMES = sizeof names / sizeof names[0] };
 
 static const char *const exact[] = { "device=cpu", "precision.mode=fp32", "threads=1" };
@@ -124,6 +129,92 @@ Test(huggingface, an_exported_model_is_the_same)
         char *arguments[] = { "export", "--checkpoint", folder, "--output", (char *)(uintptr_t)made, NULL };
         RUN(hs_command_export(5, arguments));
         check_folder(names[i], made);
+    }
+    scratch_remove(&scratch);
+}
+
+/* As steps.py trains. */
+static const char *const recipe[] = {
+    "device=cpu",
+    "precision.mode=fp32",
+    "threads=1",
+    "max_steps=20",
+    "max_length=48",
+    "batch_size=1",
+    "learning_rate=1e-2",
+    "weight_decay=0.1",
+    "optimizer.kind=adamw",
+    "optimizer.betas=[0.9, 0.95]",
+    "optimizer.epsilon=1e-8",
+    "optimizer.clip_norm=0",
+    "schedule.kind=constant",
+    "schedule.warmup_steps=0",
+    "data.token_file=raw16",
+    "checkpoint_freq=0",
+    "logging.progress=none",
+    "logging.every=1",
+    "logging.device_seconds=0",
+    "evaluation.every=0",
+    "evaluation.batches=1",
+    "tasks.0.train=" MODELS "/tokens16.bin",
+    "tasks.0.validation=" MODELS "/tokens16.bin",
+};
+enum { RECIPE = sizeof recipe / sizeof *recipe };
+
+static void train(const char *name, const char *out_dir)
+{
+    char from[256], out[600];
+    const char *overrides[RECIPE + 2];
+    HsConfig config;
+    HsRun run;
+    memcpy(overrides, recipe, sizeof recipe);
+    snprintf(from, sizeof from, "init_from=" MODELS "/%s", name);
+    snprintf(out, sizeof out, "out_dir=%s", out_dir);
+    overrides[RECIPE] = from;
+    overrides[RECIPE + 1] = out;
+    RUN(hs_config_load(&config, NULL, RECIPE + 2, overrides));
+    RUN(hs_run_create(&config, &run, NULL));
+    RUN(hs_run_train(&run));
+    hs_run_destroy(&run);
+    hs_config_deinit(&config);
+}
+
+static int read_losses(const char *out_dir, double losses[STEPS])
+{
+    char path[700];
+    size_t size;
+    int count = 0;
+    snprintf(path, sizeof path, "%s/metrics.jsonl", out_dir);
+    char *const text = scratch_read(path, &size);
+    for (char *at = text, *end; (end = strchr(at, '\n')) != NULL; at = end + 1) {
+        HsJson *json;
+        RUN(hs_json_parse("metrics", at, (size_t)(end - at), &json));
+        if (strcmp(hs_json_string(hs_json_get(json, "event")), "step") == 0 && count < STEPS)
+            losses[count++] = hs_json_number(hs_json_get(json, "loss"));
+        hs_json_destroy(json);
+    }
+    free(text);
+    return count;
+}
+
+Test(huggingface, twenty_steps_have_the_losses_of_pytorch)
+{
+    const Scratch scratch = scratch_make();
+    for (int i = 0; i < NAMES; i++) {
+        char path[256];
+        double bound, expected, losses[STEPS];
+        const char *const out_dir = scratch_path(&scratch, names[i]);
+        train(names[i], out_dir);
+        cr_assert_eq(read_losses(out_dir, losses), STEPS);
+        snprintf(path, sizeof path, MODELS "/%s/steps.txt", names[i]);
+        FILE *file = fopen(path, "r");
+        cr_assert(file && fscanf(file, "%lf", &bound) == 1);
+        for (int step = 0; step < STEPS; step++) {
+            cr_assert_eq(fscanf(file, "%lf", &expected), 1);
+            cr_expect(fabs(losses[step] - expected) <= bound, "%s: loss of step %d: %.9g, expected %.9g +- %.2g",
+                      names[i], step + 1, losses[step], expected, bound);
+        }
+        fclose(file);
     }
     scratch_remove(&scratch);
 }

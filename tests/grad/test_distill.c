@@ -15,7 +15,7 @@ static const double alpha = 0.5, beta = 0.25, teacher_weight = 0.75, temperature
 
 typedef struct Distilled {
     TinyModel tiny;
-    bool matches, taught, taught_again;
+    bool matches, taught, taught_again, capped;
     int32_t replayed[ROWS], kept_index[ROWS * KEPT], top_index[ROWS * KEPT];
     float kept_value[ROWS * KEPT], top_value[ROWS * KEPT];
     double hidden[ROWS * WIDTH], head[VOCABULARY * WIDTH]; /* the teacher's */
@@ -23,14 +23,21 @@ typedef struct Distilled {
     double losses[ROWS], terms[ROWS];
 } Distilled;
 
-/* hidden head^T */
-static void multiply(const double *hidden, const double *head, double *logits)
+/* Of the model's head and of the teacher's, where logits are capped. */
+static const HsAttributes student_attributes = { .logit_factor = 1.25f, .logit_cap = 2.0f },
+                          teacher_attributes = { .logit_factor = -0.75f, .logit_cap = 3.0f },
+                          plain_attributes = { .logit_factor = 1.0f };
+
+/* c tanh(f hidden head^T / c) */
+static void multiply(const HsAttributes *attributes, const double *hidden, const double *head, double *logits)
 {
+    const double factor = (double)attributes->logit_factor, cap = (double)attributes->logit_cap;
     for (int n = 0; n < ROWS; n++)
         for (int v = 0; v < VOCABULARY; v++) {
-            logits[n * VOCABULARY + v] = 0;
+            double sum = 0;
             for (int c = 0; c < WIDTH; c++)
-                logits[n * VOCABULARY + v] += hidden[n * WIDTH + c] * head[v * WIDTH + c];
+                sum += hidden[n * WIDTH + c] * head[v * WIDTH + c];
+            logits[n * VOCABULARY + v] = cap > 0 ? cap * tanh(factor * sum / cap) : factor * sum;
         }
 }
 
@@ -79,7 +86,8 @@ static double plain_loss(void *user)
     TINY_OK(hs_program_evaluate(&tiny->evaluate, &tiny->context, tiny->tokens, tiny->targets, &unused, NULL));
     const HsAction *head = &tiny->evaluate.actions[tiny->evaluate.action_count - 1];
     const HsModel *model = &tiny->model;
-    multiply(hs_program_tensor(&tiny->evaluate, head->inputs[0], ROWS).data,
+    multiply(d->capped ? &student_attributes : &plain_attributes,
+             hs_program_tensor(&tiny->evaluate, head->inputs[0], ROWS).data,
              model->params[model->nodes[model->loss_node].params[0]].stored.values.data, d->logits);
     for (int n = 0; n < ROWS; n++) {
         if (tiny->targets[n] < 0)
@@ -112,6 +120,7 @@ static void train(Distilled *d)
         .again = { d->taught_again ? (float)weight_again : 0.0f, (float)temperature_again, (float)beta },
         .teacher_hidden = d->taught || d->taught_again ? hs_tensor_2d(d->hidden, HS_F64, ROWS, WIDTH) : (HsTensor){ 0 },
         .teacher_head = &teacher_head,
+        .teacher_attributes = d->capped ? &teacher_attributes : &plain_attributes,
         .terms = d->terms
     };
     const float scale = 1.0f;
@@ -137,12 +146,13 @@ static double random_number(HsRng *rng)
     return normal[0];
 }
 
-static void create(Distilled *d, bool matches, bool taught, bool taught_again)
+static void create(Distilled *d, bool matches, bool taught, bool taught_again, bool capped)
 {
     memset(d, 0, sizeof *d);
     d->matches = matches;
     d->taught = taught;
     d->taught_again = taught_again;
+    d->capped = capped;
     tiny_create(&d->tiny, (TinySpec){ .family = "gpt2",
                                       .mode = "fp64",
                                       .layers = 2,
@@ -155,6 +165,11 @@ static void create(Distilled *d, bool matches, bool taught, bool taught_again)
                                       .policy = HS_RECOMPUTE_BLOCK,
                                       .head_work = true,
                                       .kept = KEPT });
+    HsAttributes *head = &d->tiny.model.nodes[d->tiny.model.loss_node].attributes;
+    if (capped) {
+        head->logit_factor = student_attributes.logit_factor;
+        head->logit_cap = student_attributes.logit_cap;
+    }
     HsRng rng = { .seed = 8 };
     for (int i = 0; i < ROWS * WIDTH; i++)
         d->hidden[i] = random_number(&rng);
@@ -166,7 +181,7 @@ static void create(Distilled *d, bool matches, bool taught, bool taught_again)
     }
     for (int n = 0; n < ROWS; n++) /* the second sequence */
         d->replayed[n] = n / LENGTH == 1;
-    multiply(d->hidden, d->head, d->teacher);
+    multiply(capped ? &teacher_attributes : &plain_attributes, d->hidden, d->head, d->teacher);
 }
 
 static void check_gradients(Distilled *d)
@@ -192,15 +207,20 @@ static void check_terms(const Distilled *d)
     }
 }
 
-static void check(bool matches, bool taught, bool taught_again)
+static void check_with(bool matches, bool taught, bool taught_again, bool capped)
 {
     static Distilled d;
-    create(&d, matches, taught, taught_again);
+    create(&d, matches, taught, taught_again, capped);
     train(&d);
     plain_loss(&d);
     check_terms(&d);
     check_gradients(&d);
     tiny_destroy(&d.tiny);
+}
+
+static void check(bool matches, bool taught, bool taught_again)
+{
+    check_with(matches, taught, taught_again, false);
 }
 
 Test(distill, derpp_is_its_equation)
@@ -228,10 +248,10 @@ Test(distill, lwf_and_generative)
     check(false, true, true);
 }
 
-static void check_kept(bool leaves_out)
+static void check_kept(bool leaves_out, bool capped)
 {
     static Distilled d;
-    create(&d, true, false, false);
+    create(&d, true, false, false, capped);
     d.tiny.model.nodes[d.tiny.model.loss_node].attributes.leaves_out = leaves_out;
     train(&d);
     plain_loss(&d);
@@ -258,6 +278,14 @@ static void check_kept(bool leaves_out)
 /* What is kept are the model's own largest logits, in falling order; none of a row that the head leaves out. */
 Test(distill, the_largest_logits_are_kept)
 {
-    check_kept(false);
-    check_kept(true);
+    check_kept(false, false);
+    check_kept(true, false);
+    check_kept(true, true);
+}
+
+/* A head with a factor and a cap, and a teacher's with others. */
+Test(distill, of_scaled_and_capped_logits)
+{
+    check_with(true, true, false, true);
+    check_with(false, true, true, true);
 }

@@ -67,7 +67,10 @@ static void start(Bench *bench, const HsLayer *layer)
                                              .trained_logit = HS_F64,
                                              .logit_gradient = HS_F64,
                                              .vocabulary = V,
-                                             .head_chunk = 3 };
+                                             .head_chunk = 3,
+                                             .factor = 1,
+                                             .embedding_factor = 1,
+                                             .logit_factor = 1 };
     bench->call = (HsLayerCall){ .context = &bench->context,
                                  .precision = hs_precision_find("fp64"),
                                  .training = true,
@@ -200,10 +203,43 @@ Test(layers, norm)
     check_norm(HS_NORM_RMS, false, false);
 }
 
+/* Behind a branch: the residual's gradient is the output's (sums_pass_their_gradient). */
+static void check_norm_sum(bool weight)
+{
+    Bench bench;
+    start(&bench, &hs_layer_norm_sum);
+    bench.node.attributes.norm = HS_NORM_RMS;
+    add_input(&bench, 0, C, false);
+    bench.call.inputs[1] = make_random(&bench, 2, N, C);
+    if (weight)
+        add_param(&bench, 0, 1, C, 1);
+    bench.call.outputs[0] = make(&bench, HS_F64, 2, N, C);
+    bench.call.saved[0] = make(&bench, HS_F64, 1, N, 1);
+    check(&bench);
+}
+
+Test(layers, norm_sum)
+{
+    check_norm_sum(true);
+    check_norm_sum(false);
+}
+
+Test(layers, round_adds_to_the_streams_gradient)
+{
+    for (int adds = 0; adds < 2; adds++) {
+        Bench bench;
+        start(&bench, &hs_layer_round);
+        add_input(&bench, 0, C, adds);
+        bench.call.outputs[0] = make(&bench, HS_F64, 2, N, C);
+        check(&bench);
+    }
+}
+
 static void check_linear(bool bias, bool residual, bool accumulate)
 {
     Bench bench;
     start(&bench, &hs_layer_linear);
+    bench.node.attributes.factor = bias ? 1.0f : -0.75f;
     add_input(&bench, 0, C, accumulate);
     if (residual)
         bench.call.inputs[1] = make_random(&bench, 2, N, F);
@@ -223,8 +259,8 @@ Test(layers, linear)
 /* The residual's gradient is the output's: the plan passes the buffer on, so the identity is what to check. */
 Test(layers, sums_pass_their_gradient)
 {
-    const HsLayer *const sums[] = { &hs_layer_linear, &hs_layer_dropout_residual };
-    for (int s = 0; s < 2; s++) {
+    const HsLayer *const sums[] = { &hs_layer_linear, &hs_layer_dropout_residual, &hs_layer_norm_sum };
+    for (int s = 0; s < 3; s++) {
         Bench bench;
         start(&bench, sums[s]);
         cr_assert_eq(sums[s]->passes_gradient, 1);
@@ -233,6 +269,8 @@ Test(layers, sums_pass_their_gradient)
         bench.call.inputs[1] = make_random(&bench, 2, N, C);
         if (s == 0)
             add_param(&bench, 0, 2, C, C);
+        bench.node.attributes.norm = HS_NORM_RMS;
+        bench.call.saved[0] = make(&bench, HS_F64, 1, N, 1);
         bench.call.outputs[0] = make(&bench, HS_F64, 2, N, C);
         HsTensor r = make_random(&bench, 2, N, C);
         bench.r = r.data;
@@ -241,28 +279,70 @@ Test(layers, sums_pass_their_gradient)
     }
 }
 
-/* First half of a fused GELU: the gradient is that of `pre`. */
-Test(layers, linear_before_gelu)
+/* First half of a fused activation: the gradient is that of `pre`. */
+static void check_first_half(HsEpilogue epilogue, int64_t pre_columns)
 {
     Bench bench;
     start(&bench, &hs_layer_linear);
-    bench.node.attributes.epilogue = HS_EPILOGUE_GELU;
+    bench.node.attributes.epilogue = epilogue;
     add_input(&bench, 0, C, false);
-    add_param(&bench, 0, 2, F, C);
-    add_param(&bench, 1, 1, F, 1);
+    add_param(&bench, 0, 2, pre_columns, C);
+    add_param(&bench, 1, 1, pre_columns, 1);
     bench.call.outputs[0] = make(&bench, HS_F64, 2, N, F);
-    bench.call.outputs[1] = make(&bench, HS_F64, 2, N, F);
+    bench.call.outputs[1] = make(&bench, HS_F64, 2, N, pre_columns);
     bench.measured = 1;
     check(&bench);
 }
 
-/* Second half: x is gelu(pre), written out here, and the gradient is pre's. */
+Test(layers, linear_before_an_activation)
+{
+    check_first_half(HS_EPILOGUE_GELU, F);
+    check_first_half(HS_EPILOGUE_RELU2, F);
+    check_first_half(HS_EPILOGUE_SWIGLU, 2 * F);
+    check_first_half(HS_EPILOGUE_GEGLU, 2 * F);
+}
+
+static double gelu(double x)
+{
+    return 0.5 * x * (1 + tanh(sqrt(2 / acos(-1.0)) * (x + 0.044715 * x * x * x)));
+}
+
+/* Second half: x is f(pre), written out here, and the gradient is pre's. */
 static void gelu_of_pre(Bench *bench)
 {
     const double *pre = bench->call.inputs[2].data;
     double *x = bench->call.inputs[0].data;
     for (int64_t i = 0; i < hs_tensor_count(&bench->call.inputs[0]); i++)
-        x[i] = 0.5 * pre[i] * (1 + tanh(sqrt(2 / acos(-1.0)) * (pre[i] + 0.044715 * pre[i] * pre[i] * pre[i])));
+        x[i] = gelu(pre[i]);
+}
+
+static void relu2_of_pre(Bench *bench)
+{
+    const double *pre = bench->call.inputs[2].data;
+    double *x = bench->call.inputs[0].data;
+    for (int64_t i = 0; i < hs_tensor_count(&bench->call.inputs[0]); i++)
+        x[i] = pre[i] > 0 ? pre[i] * pre[i] : 0;
+}
+
+/* ... or f(gate) up of pre = [gate|up]. */
+static void swiglu_of_pre(Bench *bench)
+{
+    const double *pre = bench->call.inputs[2].data;
+    double *x = bench->call.inputs[0].data;
+    for (int64_t n = 0; n < N; n++)
+        for (int64_t f = 0; f < F; f++) {
+            const double gate = pre[n * 2 * F + f], up = pre[n * 2 * F + F + f];
+            x[n * F + f] = gate / (1 + exp(-gate)) * up;
+        }
+}
+
+static void geglu_of_pre(Bench *bench)
+{
+    const double *pre = bench->call.inputs[2].data;
+    double *x = bench->call.inputs[0].data;
+    for (int64_t n = 0; n < N; n++)
+        for (int64_t f = 0; f < F; f++)
+            x[n * F + f] = gelu(pre[n * 2 * F + f]) * pre[n * 2 * F + F + f];
 }
 
 static void check_second_half(HsEpilogue epilogue, int64_t pre_columns, void (*prepare)(Bench *bench))
@@ -279,41 +359,12 @@ static void check_second_half(HsEpilogue epilogue, int64_t pre_columns, void (*p
     check(&bench);
 }
 
-Test(layers, linear_after_gelu)
+Test(layers, linear_after_an_activation)
 {
     check_second_half(HS_EPILOGUE_GELU_BACKWARD, F, gelu_of_pre);
-}
-
-/* First half of a fused SwiGLU. */
-Test(layers, linear_before_swiglu)
-{
-    Bench bench;
-    start(&bench, &hs_layer_linear);
-    bench.node.attributes.epilogue = HS_EPILOGUE_SWIGLU;
-    add_input(&bench, 0, C, false);
-    add_param(&bench, 0, 2, 2 * F, C);
-    add_param(&bench, 1, 1, 2 * F, 1);
-    bench.call.outputs[0] = make(&bench, HS_F64, 2, N, F);
-    bench.call.outputs[1] = make(&bench, HS_F64, 2, N, 2 * F);
-    bench.measured = 1;
-    check(&bench);
-}
-
-/* Second half: x is silu(gate) up of pre = [gate|up], and the gradient is pre's. */
-static void swiglu_of_pre(Bench *bench)
-{
-    const double *pre = bench->call.inputs[2].data;
-    double *x = bench->call.inputs[0].data;
-    for (int64_t n = 0; n < N; n++)
-        for (int64_t f = 0; f < F; f++) {
-            const double gate = pre[n * 2 * F + f], up = pre[n * 2 * F + F + f];
-            x[n * F + f] = gate / (1 + exp(-gate)) * up;
-        }
-}
-
-Test(layers, linear_after_swiglu)
-{
+    check_second_half(HS_EPILOGUE_RELU2_BACKWARD, F, relu2_of_pre);
     check_second_half(HS_EPILOGUE_SWIGLU_BACKWARD, 2 * F, swiglu_of_pre);
+    check_second_half(HS_EPILOGUE_GEGLU_BACKWARD, 2 * F, geglu_of_pre);
 }
 
 Test(layers, linear_converts_its_gradient)
@@ -330,26 +381,40 @@ Test(layers, linear_converts_its_gradient)
     check(&bench);
 }
 
-Test(layers, head_norm)
+static void check_head_norm(bool whole, bool weights)
 {
     Bench bench;
     start(&bench, &hs_layer_head_norm);
+    bench.node.attributes.whole = whole;
     add_input(&bench, 0, (H + 2 * G) * D, false);
-    add_param(&bench, 0, 1, D, 1);
-    add_param(&bench, 1, 1, D, 1);
+    if (weights) {
+        add_param(&bench, 0, 1, whole ? H * D : D, 1);
+        add_param(&bench, 1, 1, whole ? G * D : D, 1);
+    }
     bench.call.outputs[0] = make(&bench, HS_F64, 2, N, (H + 2 * G) * D);
-    bench.call.saved[0] = make(&bench, HS_F64, 2, N, H + G);
+    bench.call.saved[0] = make(&bench, HS_F64, 2, N, whole ? 2 : H + G);
     check(&bench);
+}
+
+Test(layers, head_norm)
+{
+    check_head_norm(false, true);
+    check_head_norm(false, false);
+    check_head_norm(true, true);
+    check_head_norm(true, false);
 }
 
 Test(layers, rope)
 {
     Bench bench;
-    start(&bench, &hs_layer_rope);
-    bench.call.position_start = 3;
-    add_input(&bench, 0, (H + 2 * G) * D, false);
-    bench.call.outputs[0] = make(&bench, HS_F64, 2, N, (H + 2 * G) * D);
-    check(&bench);
+    for (int reversed = 0; reversed < 2; reversed++) {
+        start(&bench, &hs_layer_rope);
+        bench.node.attributes.reversed = reversed;
+        bench.call.position_start = 3;
+        add_input(&bench, 0, (H + 2 * G) * D, false);
+        bench.call.outputs[0] = make(&bench, HS_F64, 2, N, (H + 2 * G) * D);
+        check(&bench);
+    }
 }
 
 static void check_attention(float dropout, bool training)
@@ -382,11 +447,12 @@ Test(layers, dropout_residual)
     check(&bench);
 }
 
-static void check_embedding(float dropout, bool positions)
+static void check_embedding(float dropout, bool positions, float factor)
 {
     Bench bench;
     start(&bench, &hs_layer_embedding);
     bench.node.attributes.dropout = dropout;
+    bench.node.attributes.embedding_factor = factor;
     bench.call.inputs[0] = make(&bench, HS_I32, 1, N, 1);
     int32_t *tokens = bench.call.inputs[0].data;
     for (int i = 0; i < N; i++)
@@ -400,9 +466,11 @@ static void check_embedding(float dropout, bool positions)
 
 Test(layers, embedding)
 {
-    check_embedding(0, false);
-    check_embedding(0, true);
-    check_embedding(0.5f, true);
+    check_embedding(0, false, 1);
+    check_embedding(0, true, 1);
+    check_embedding(0.5f, true, 1);
+    check_embedding(0, false, -0.5f);
+    check_embedding(0.5f, true, 3);
 }
 
 /* z times the sum of squared log-sum-exps of the counted rows, which the losses leave out. */
@@ -410,6 +478,7 @@ static double z_term(Bench *bench)
 {
     const double *hidden = bench->call.inputs[0].data, *weight = bench->params[0].stored.values.data;
     const int32_t *targets = bench->call.inputs[1].data;
+    const double cap = (double)bench->node.attributes.logit_cap;
     double sum = 0;
     for (int row = 0; row < N; row++) {
         double total = 0;
@@ -417,7 +486,8 @@ static double z_term(Bench *bench)
             double logit = 0;
             for (int c = 0; c < C; c++)
                 logit += hidden[row * C + c] * weight[v * C + c];
-            total += exp(logit);
+            logit *= (double)bench->node.attributes.logit_factor;
+            total += exp(cap > 0 ? cap * tanh(logit / cap) : logit);
         }
         if (targets[row] >= 0)
             sum += log(total) * log(total);
@@ -445,10 +515,12 @@ static void make_head(Bench *bench, int64_t chunk, bool accumulate)
     bench->call.outputs[0] = make(bench, HS_F64, 1, N, 1);
 }
 
-static void check_head(float z_loss, int64_t chunk, bool accumulate, bool leaves_out)
+static void check_scaled_head(float factor, float cap, float z_loss, int64_t chunk, bool accumulate, bool leaves_out)
 {
     Bench bench;
     make_head(&bench, chunk, accumulate);
+    bench.node.attributes.logit_factor = factor;
+    bench.node.attributes.logit_cap = cap;
     bench.node.attributes.z_loss = z_loss;
     bench.node.attributes.leaves_out = leaves_out;
     int32_t *targets = bench.call.inputs[1].data;
@@ -464,6 +536,11 @@ static void check_head(float z_loss, int64_t chunk, bool accumulate, bool leaves
     check(&bench);
 }
 
+static void check_head(float z_loss, int64_t chunk, bool accumulate, bool leaves_out)
+{
+    check_scaled_head(1, 0, z_loss, chunk, accumulate, leaves_out);
+}
+
 Test(layers, head_loss)
 {
     for (int leaves_out = 0; leaves_out < 2; leaves_out++) {
@@ -471,6 +548,15 @@ Test(layers, head_loss)
         check_head(0, 100, true, leaves_out);
         check_head(0, 100, false, leaves_out);
         check_head(0.25f, 1, false, leaves_out); /* a coefficient that float holds exactly */
+    }
+}
+
+Test(layers, head_loss_of_scaled_and_capped_logits)
+{
+    for (int leaves_out = 0; leaves_out < 2; leaves_out++) {
+        check_scaled_head(-1.5f, 0, 0, 3, false, leaves_out);
+        check_scaled_head(1, 1.5f, 0, 100, true, leaves_out);
+        check_scaled_head(1.5f, 2, 0.25f, 3, false, leaves_out);
     }
 }
 

@@ -10,6 +10,12 @@
 
 #include "runtime/engine/program_internal.h"
 
+#define SHAPED(name, ...)                                                                                          \
+    {                                                                                                              \
+        .family = "llama", .shape = (name), .mode = "fp64", .layers = 2, .heads = 4, .kv_heads = 2, .head_dim = 4, \
+        .width = 8, .mlp_width = 12, .vocabulary = 11, .batch = 2, .length = 5, .init_std = 0.8, __VA_ARGS__       \
+    }
+
 static const TinySpec specs[] = {
     { .family = "gpt2",
       .mode = "fp64",
@@ -101,6 +107,20 @@ static const TinySpec specs[] = {
       .z_loss = 0.03,
       .tie_head = true,
       .qk_norm = true },
+    SHAPED("gemma2", .tie_head = true),
+    SHAPED("gemma3", .tie_head = true, .policy = HS_RECOMPUTE_BLOCK),
+    SHAPED("gemma3", .dropout = 0.2, .policy = HS_RECOMPUTE_MLP),
+    SHAPED("olmo2", .tie_head = false),
+    SHAPED("olmo2", .dropout = 0.2, .policy = HS_RECOMPUTE_BLOCK),
+    SHAPED("granite", .tie_head = true),
+    SHAPED("granite", .dropout = 0.2),
+    SHAPED("nanochat", .policy = HS_RECOMPUTE_ATTENTION),
+    SHAPED("nanochat-whole", .policy = HS_RECOMPUTE_BLOCK),
+    SHAPED("nanochat-whole", .dropout = 0.2),
+    SHAPED("sinks", .tie_head = true),
+    SHAPED("sinks", .dropout = 0.2, .policy = HS_RECOMPUTE_ATTENTION),
+    SHAPED("smollm3", .tie_head = true),
+    SHAPED("phi", .tie_head = false),
 };
 
 /* z times the sum of squared log-sum-exps, from the evaluation's last hidden values: an independent few lines. */
@@ -110,6 +130,8 @@ static double z_term(const TinyModel *tiny)
     const HsAction *head = &tiny->evaluate.actions[tiny->evaluate.action_count - 1];
     const double *hidden = hs_program_tensor(&tiny->evaluate, head->inputs[0], tiny->rows).data;
     const double *weight = model->params[model->nodes[model->loss_node].params[0]].stored.values.data;
+    const HsAttributes *attributes = &model->nodes[model->loss_node].attributes;
+    const double cap = (double)attributes->logit_cap;
     double sum = 0;
     for (int64_t row = 0; row < tiny->rows; row++) {
         double total = 0;
@@ -117,7 +139,8 @@ static double z_term(const TinyModel *tiny)
             double logit = 0;
             for (int64_t c = 0; c < model->width; c++)
                 logit += hidden[row * model->width + c] * weight[v * model->width + c];
-            total += exp(logit);
+            logit *= (double)attributes->logit_factor;
+            total += exp(cap > 0 ? cap * tanh(logit / cap) : logit);
         }
         if (tiny->targets[row] >= 0)
             sum += log(total) * log(total);
@@ -147,23 +170,45 @@ ParameterizedTestParameters(models, gradients)
     return cr_make_param_array(int, indices, sizeof specs / sizeof specs[0]);
 }
 
+static void check_gradients(TinyModel *tiny)
+{
+    tiny_train(tiny, 1.0f);
+    /* Each loss is a chain of sums of at most a few hundred terms: n u times the sum's size. */
+    double rounding = 300 * DBL_EPSILON * whole_loss(tiny);
+    for (int p = 0; p < tiny->model.param_count; p++) {
+        tiny_train(tiny, 1.0f); /* the differences of the parameter before added to the gradients */
+        const HsParam *param = &tiny->model.params[p];
+        double *analytic = malloc(hs_tensor_bytes(&param->gradient));
+        cr_assert(analytic);
+        memcpy(analytic, param->gradient.data, hs_tensor_bytes(&param->gradient));
+        tiny_check_gradient(whole_loss, tiny, param, analytic, rounding);
+        free(analytic);
+    }
+}
+
 ParameterizedTest(const int *index, models, gradients)
 {
     TinyModel tiny;
     tiny_create(&tiny, specs[*index]);
-    tiny_train(&tiny, 1.0f);
-    /* Each loss is a chain of sums of at most a few hundred terms: n u times the sum's size. */
-    double rounding = 300 * DBL_EPSILON * whole_loss(&tiny);
-    for (int p = 0; p < tiny.model.param_count; p++) {
-        tiny_train(&tiny, 1.0f); /* the differences of the parameter before added to the gradients */
-        const HsParam *param = &tiny.model.params[p];
-        double *analytic = malloc(hs_tensor_bytes(&param->gradient));
-        cr_assert(analytic);
-        memcpy(analytic, param->gradient.data, hs_tensor_bytes(&param->gradient));
-        tiny_check_gradient(whole_loss, &tiny, param, analytic, rounding);
-        free(analytic);
-    }
+    check_gradients(&tiny);
     tiny_destroy(&tiny);
+}
+
+/* Embeddings and logits with a factor, and a cap: of a table that is both, with positions and z-loss, and of two. */
+Test(models, gradients_with_factors_and_a_cap)
+{
+    for (int tied = 0; tied < 2; tied++) {
+        TinySpec spec = specs[tied ? 3 : 5];
+        TinyModel tiny;
+        tiny_create(&tiny, spec);
+        for (int n = 0; n < tiny.model.node_count; n++)
+            tiny.model.nodes[n].attributes.embedding_factor = 2.5f;
+        HsAttributes *head = &tiny.model.nodes[tiny.model.loss_node].attributes;
+        head->logit_factor = 1.75f;
+        head->logit_cap = 1.5f;
+        check_gradients(&tiny);
+        tiny_destroy(&tiny);
+    }
 }
 
 Test(models, gradient_scale_is_a_factor)

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""adapters.py MODELS FOLDER: adapters that PEFT made for small models (make.py), and how it trains them on.
+"""adapters.py MODELS FOLDER [NAME...]: adapters that PEFT made for small models (make.py), and how it trains them on.
 
     FOLDER/NAME/     adapter_config.json, adapter_model.safetensors: as save_pretrained writes them, B = 0
     FOLDER/NAME/text.txt     what is trained on: one sequence of LENGTH tokens
@@ -17,17 +17,27 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 LENGTH, STEPS, RATE = 48, 20, 1e-2
 TEXT = "the hand and the ring in the house, another hour on there: " * 4
 
+ALL = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
+
 # name, model, settings
 ADAPTERS = [
     ("llama", "llama", dict(r=4, lora_alpha=8, use_rslora=True,
-                            target_modules=["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"])),
+                            target_modules=ALL)),
     ("gpt2", "gpt2", dict(r=2, lora_alpha=8, target_modules=["c_attn", "mlp.c_proj"])),
     ("qwen2", "qwen2", dict(r=3, lora_alpha=5, target_modules=["v_proj", "up_proj"], modules_to_save=["lm_head"])),
+    ("smollm3", "smollm3", dict(r=2, lora_alpha=4, target_modules=["k_proj", "gate_proj", "down_proj"])),
+    ("olmo2", "olmo2", dict(r=2, lora_alpha=8, target_modules=ALL)),
+    ("phi3", "phi3", dict(r=3, lora_alpha=6, target_modules=["qkv_proj", "o_proj", "gate_up_proj", "down_proj"])),
+    ("granite", "granite", dict(r=4, lora_alpha=8, target_modules=ALL)),
+    ("gemma2", "gemma2", dict(r=4, lora_alpha=8, target_modules=ALL)),
+    ("gemma3", "gemma3", dict(r=2, lora_alpha=4, target_modules=ALL)),
+    ("nanochat", "nanochat", dict(r=4, lora_alpha=8, target_modules=["q_proj", "v_proj", "o_proj", "fc1", "fc2"])),
 ]
 
 
 def base(models, name, dtype):
-    model = AutoModelForCausalLM.from_pretrained(os.path.join(models, name), dtype=dtype)
+    # Fused attention leaves soft caps out.
+    model = AutoModelForCausalLM.from_pretrained(os.path.join(models, name), dtype=dtype, attn_implementation="eager")
     for module in model.modules():
         if isinstance(module, torch.nn.Dropout):
             module.p = 0
@@ -52,6 +62,8 @@ def train(models, name, folder, ids, dtype):
 def main():
     models, out = sys.argv[1:3]
     for name, model, settings in ADAPTERS:
+        if sys.argv[3:] and name not in sys.argv[3:]:
+            continue
         folder = os.path.join(out, name)
         torch.manual_seed(3)
         tokenizer = AutoTokenizer.from_pretrained(os.path.join(models, model))

@@ -16,7 +16,11 @@ NAMES = {"token_embd": "model.embed_tokens", "output_norm": "model.norm", "outpu
 BLOCK = {"attn_norm": "input_layernorm", "attn_q": "self_attn.q_proj", "attn_k": "self_attn.k_proj",
          "attn_v": "self_attn.v_proj", "attn_output": "self_attn.o_proj", "attn_q_norm": "self_attn.q_norm",
          "attn_k_norm": "self_attn.k_norm", "ffn_norm": "post_attention_layernorm", "ffn_gate": "mlp.gate_proj",
-         "ffn_up": "mlp.up_proj", "ffn_down": "mlp.down_proj"}
+         "ffn_up": "mlp.up_proj", "ffn_down": "mlp.down_proj", "attn_qkv": "self_attn.qkv_proj"}
+# Where norms stand behind the branches, too, and where gate and up are one matrix.
+BEHIND = {"post_attention_norm": "post_attention_layernorm", "ffn_norm": "pre_feedforward_layernorm",
+          "post_ffw_norm": "post_feedforward_layernorm"}
+PAIRS, ONE_MORE = ("llama", "smollm3", "granite"), ("gemma2", "gemma3")
 
 
 class Reader:
@@ -131,16 +135,23 @@ def main():
     assert all(keys["tokenizer.ggml.tokens"][i] == text for text, i in vocabulary.items())
     merges = [m if isinstance(m, str) else " ".join(m) for m in tokenizer["model"]["merges"]]
     assert keys["tokenizer.ggml.merges"] == merges
+    block = dict(BLOCK)
+    if any("post_feedforward" in name for name in weights):
+        block.update(BEHIND)
+    if architecture == "phi3":
+        block["ffn_up"] = "mlp.gate_up_proj"
     seen = set()
     for name, sizes, kind, data in tensors:
         part = name.split(".")
-        if name == "rope_freqs.weight":
+        if name.startswith("rope_f"):
             continue
         own = NAMES[part[0]] + "." + part[1] if part[0] in NAMES else "model.layers.%s.%s.%s" % (
-            part[1], BLOCK[part[2]], part[3])
+            part[1], block[part[2]], part[3])
         shape, numbers = weights[own]
         assert list(reversed(sizes)) == shape, name
-        if architecture == "llama" and len(part) == 4 and part[2] in heads:
+        if architecture in ONE_MORE and "norm" in name:
+            numbers = [1 + number for number in numbers]
+        if architecture in PAIRS and len(part) == 4 and part[2] in heads:
             numbers = rows_in_pairs(shape, numbers, heads[part[2]])
         check_tensor(name, kind, data, numbers)
         seen.add(own)

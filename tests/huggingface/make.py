@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""make.py FOLDER: small models that transformers made, with what it computes from them in float64.
+"""make.py FOLDER [NAME...]: small models that transformers made, with what it computes from them in float64.
 
     FOLDER/NAME/     config.json, model.safetensors (or shards), tokenizer.json: as save_pretrained writes them
     FOLDER/NAME/expected.bin   after each of TOKENS the logits in float64, rounded to f32, one row a token
-    FOLDER/NAME/bound.txt      twice the largest distance of transformers' own f32 logits from them, and the greedy
-                               continuation of the first PROMPT tokens
+    FOLDER/NAME/bound.txt      twice the largest distance of transformers' own f32 logits from them, of the whole text at
+                               once and token by token, and the greedy continuation of the first PROMPT tokens
                                and its shares of right answers to choices.jsonl: by likelihood, a token, a byte
     FOLDER/tokens.bin          the tokens, i32
     FOLDER/choices.jsonl       questions of drawn words
@@ -24,10 +24,16 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 VOCABULARY, TOKENS, PROMPT, CONTINUATION, QUESTIONS = 272, 48, 12, 16, 40
 BASE = dict(vocab_size=VOCABULARY, hidden_size=16, intermediate_size=24, num_hidden_layers=2, num_attention_heads=4,
             max_position_embeddings=64, bos_token_id=0, eos_token_id=0)
+# Of later families: a padding token would be one of a larger vocabulary.
+LATER = dict(BASE, num_key_value_heads=2, pad_token_id=None)
+GEMMA = dict(LATER, hidden_size=24, head_dim=8, sliding_window=8)
 GPT2 = dict(vocab_size=VOCABULARY, n_embd=16, n_layer=2, n_head=2, n_positions=64, bos_token_id=0, eos_token_id=0)
 LLAMA3 = {"rope_type": "llama3", "rope_theta": 500000.0, "factor": 8.0, "low_freq_factor": 1.0,
           "high_freq_factor": 4.0, "original_max_position_embeddings": 32}
 YARN = {"rope_type": "yarn", "rope_theta": 10000.0, "factor": 4.0, "original_max_position_embeddings": 16}
+PLAIN = {"rope_type": "default", "rope_theta": 10000.0}
+LONGROPE = {"rope_type": "longrope", "rope_theta": 10000.0, "partial_rotary_factor": 0.75,
+            "short_factor": [1.0, 1.25, 2.0], "long_factor": [1.0, 3.0, 9.0], "original_max_position_embeddings": 48}
 LINEAR = {"rope_type": "linear", "rope_theta": 10000.0, "factor": 2.0}
 
 # name, model, its configuration, dtype, largest file
@@ -42,6 +48,23 @@ MODELS = [
     ("mistral", "Mistral", dict(BASE, num_key_value_heads=2, sliding_window=None), torch.bfloat16, None),
     ("qwen2", "Qwen2", dict(BASE, num_key_value_heads=2), torch.bfloat16, "8KB"),
     ("qwen3", "Qwen3", dict(BASE, num_key_value_heads=2, head_dim=8), torch.bfloat16, None),
+    ("mistral-window", "Mistral", dict(BASE, num_key_value_heads=2, sliding_window=8), torch.bfloat16, None),
+    ("ministral", "Ministral", dict(LATER, head_dim=4, num_hidden_layers=3, sliding_window=8, layer_types=[
+        "sliding_attention", "full_attention", "sliding_attention"]), torch.bfloat16, None),
+    ("smollm3", "SmolLM3", dict(LATER, num_hidden_layers=5), torch.bfloat16, None),
+    ("olmo2", "Olmo2", LATER, torch.bfloat16, None),
+    ("olmo3", "Olmo3", dict(LATER, num_hidden_layers=5, sliding_window=8, rope_parameters={
+        "full_attention": YARN, "sliding_attention": PLAIN}), torch.bfloat16, None),
+    ("phi3", "Phi3", dict(LATER, num_attention_heads=2, num_key_value_heads=1, rope_parameters=LONGROPE,
+                          original_max_position_embeddings=48), torch.bfloat16, None),
+    ("granite", "Granite", dict(LATER, embedding_multiplier=12.0, logits_scaling=8.0, residual_multiplier=0.22,
+                                attention_multiplier=0.25), torch.bfloat16, None),
+    ("gemma2", "Gemma2", dict(GEMMA, num_hidden_layers=3, query_pre_attn_scalar=16, attn_logit_softcapping=5.0,
+                              final_logit_softcapping=10.0), torch.bfloat16, None),
+    ("gemma3", "Gemma3", dict(GEMMA, num_hidden_layers=7, num_key_value_heads=1, query_pre_attn_scalar=8,
+                              rope_parameters={"full_attention": dict(LINEAR, rope_theta=1e6, factor=8.0),
+                                               "sliding_attention": PLAIN}), torch.bfloat16, None),
+    ("nanochat", "NanoChat", LATER, torch.bfloat16, None),
 ]
 
 
@@ -64,6 +87,15 @@ def spread(model):
         for parameter in model.parameters():
             wide = 0.1 if parameter.dim() == 1 else 0.4
             parameter.add_(wide * torch.randn_like(parameter))
+
+
+def token_by_token(model, tokens):
+    rows, cache = [], None
+    for token in tokens:
+        result = model(torch.tensor([[token]]), past_key_values=cache, use_cache=True)
+        cache = result.past_key_values
+        rows.append(result.logits[0, -1].numpy())
+    return numpy.stack(rows)
 
 
 def greedy(model, prompt):
@@ -112,9 +144,11 @@ def main():
     numpy.array(tokens, dtype="<i4").tofile(os.path.join(folder, "tokens.bin"))
     questions = write_questions(os.path.join(folder, "choices.jsonl"), chooser)
     for seed, (name, kind, settings, dtype, shard) in enumerate(MODELS):
+        if sys.argv[2:] and name not in sys.argv[2:]:
+            continue
         torch.manual_seed(seed)
         model = getattr(transformers, kind + ("LMHeadModel" if kind == "GPT2" else "ForCausalLM"))(
-            getattr(transformers, kind + "Config")(**settings)).eval()
+            getattr(transformers, kind + ("TextConfig" if kind == "Gemma3" else "Config"))(**settings)).eval()
         spread(model)
         model = model.to(dtype)
         place = os.path.join(folder, name)
@@ -122,14 +156,18 @@ def main():
         tokenizer().save_pretrained(place)
         for extra in ("tokenizer_config.json", "generation_config.json"):
             os.remove(os.path.join(place, extra))
-        # Read back: converting a model would round its rotary frequencies, too.
-        model = transformers.AutoModelForCausalLM.from_pretrained(place, dtype=torch.float32).eval()
+        if kind.startswith("Gemma"):  # whose own class takes no tokenizer of bytes
+            with open(os.path.join(place, "tokenizer_config.json"), "w") as file:
+                file.write('{"tokenizer_class": "PreTrainedTokenizerFast", "eos_token": "<|endoftext|>"}\n')
+        # Read back: converting a model would round its rotary frequencies, too.  Fused attention leaves soft caps out.
+        model = transformers.AutoModelForCausalLM.from_pretrained(place, dtype=torch.float32,
+                                                                  attn_implementation="eager").eval()
         with torch.no_grad():
-            single = model(torch.tensor([tokens])).logits[0].numpy()
+            single = [model(torch.tensor([tokens])).logits[0].numpy(), token_by_token(model, tokens)]
             exact = model.double()(torch.tensor([tokens])).logits[0].numpy()
         exact.astype("<f4").tofile(os.path.join(place, "expected.bin"))
         with open(os.path.join(place, "bound.txt"), "w") as file:
-            file.write("%.3g\n" % (2 * abs(single - exact).max()))
+            file.write("%.3g\n" % (2 * max(abs(way - exact).max() for way in single)))
             file.write(" ".join(map(str, greedy(model, tokens[:PROMPT]))) + "\n")
             file.write(" ".join("%.4f" % share for share in right_answers(model, tokenizer(), questions)) + "\n")
 

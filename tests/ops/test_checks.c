@@ -69,6 +69,8 @@ Test(checks, matmul)
     args = product();
     args.epilogue = HS_EPILOGUE_GELU_BACKWARD;
     EXPECT_REFUSED(HS_ESHAPE, "matmul: pre is missing, expected [8,256]", hs_op_matmul(&context, &args));
+    args.epilogue = HS_EPILOGUE_RELU2_BACKWARD;
+    EXPECT_REFUSED(HS_ESHAPE, "matmul: pre is missing, expected [8,256]", hs_op_matmul(&context, &args));
     args = product();
     args.pre = f32(8, 256);
     EXPECT_REFUSED(HS_EINVAL, "matmul: pre is given, but no epilogue uses it", hs_op_matmul(&context, &args));
@@ -82,6 +84,35 @@ Test(checks, matmul)
     args = product();
     args.a.values = f32(0, 16);
     EXPECT_REFUSED(HS_ESHAPE, "matmul: a is [0,16], expected [any,any]", hs_op_matmul(&context, &args));
+}
+
+/* Two columns become one, or one two, of [gate|up]; nothing may follow. */
+Test(checks, gates_of_products)
+{
+    HsContext ref = dry();
+    HsMatmulArgs args = product();
+    args.epilogue = HS_EPILOGUE_GEGLU;
+    args.pre = f32(8, 256);
+    EXPECT_REFUSED(HS_ESHAPE, "matmul: c is [8,256], expected [8,128]", hs_op_matmul(&context, &args));
+    args.c = f32(8, 128);
+    cr_expect_eq(hs_op_matmul(&ref, &args), HS_OK, "%s", hs_error_message());
+    args.accumulate = true;
+    EXPECT_REFUSED(HS_EINVAL, "matmul: nothing is added behind GEGLU", hs_op_matmul(&context, &args));
+    args.epilogue = HS_EPILOGUE_SWIGLU_BACKWARD;
+    EXPECT_REFUSED(HS_EINVAL, "matmul: nothing is added behind SwiGLU", hs_op_matmul(&context, &args));
+    args.accumulate = false;
+    args.epilogue = HS_EPILOGUE_GEGLU_BACKWARD;
+    args.c = f32(8, 512);
+    EXPECT_REFUSED(HS_ESHAPE, "matmul: pre is [8,256], expected [8,512]", hs_op_matmul(&context, &args));
+    args.pre = f32(8, 512);
+    cr_expect_eq(hs_op_matmul(&ref, &args), HS_OK, "%s", hs_error_message());
+    args = product();
+    args.epilogue = HS_EPILOGUE_GEGLU;
+    args.b.values = f32(16, 255);
+    args.bias.rank = 0;
+    args.c = f32(8, 127);
+    args.pre = f32(8, 255);
+    EXPECT_REFUSED(HS_ESHAPE, "matmul: GEGLU halves its columns, which are 255", hs_op_matmul(&context, &args));
 }
 
 /* Row sums are of what a product takes transposed, one a row of c. */
@@ -102,6 +133,8 @@ Test(checks, row_sums_of_products)
     args.pre = f32(8, 256);
     args.c = f32(8, 128);
     EXPECT_REFUSED(HS_EINVAL, "matmul: row_sums are not taken with SwiGLU", hs_op_matmul(&context, &args));
+    args.epilogue = HS_EPILOGUE_GEGLU;
+    EXPECT_REFUSED(HS_EINVAL, "matmul: row_sums are not taken with GEGLU", hs_op_matmul(&context, &args));
     args = product();
     args.row_sums = f32_1d(8);
     EXPECT_REFUSED(HS_EINVAL, "matmul: row_sums are those of a transposed a, as a weight's gradient has it",
@@ -214,6 +247,70 @@ Test(checks, norms_and_heads)
     EXPECT_REFUSED(HS_EINVAL, "rope: batch must be at least 1 (got 0)", hs_op_rope(&context, &rope));
 }
 
+Test(checks, norms_without_weights_and_with_addends)
+{
+    HsNormArgs norm = { .kind = HS_NORM_RMS, .x = bf16(4, 8), .bias = f32_1d(8), .y = f32(4, 8), .rstd = f32_1d(4) };
+    EXPECT_REFUSED(HS_EINVAL, "norm_forward: bias is given without a weight: leave it out, or give both",
+                   hs_op_norm_forward(&context, &norm));
+    norm.bias = (HsTensor){ 0 };
+    norm.addend = f32(4, 16);
+    EXPECT_REFUSED(HS_ESHAPE, "norm_forward: addend is [4,16], expected [4,8]", hs_op_norm_forward(&context, &norm));
+    norm.addend = norm.branch = norm.residual = f32(4, 8);
+    EXPECT_REFUSED(HS_EINVAL,
+                   "norm_forward: addend is what the norm of a branch is added to, branch what is added before a norm: "
+                   "leave out the one or the other",
+                   hs_op_norm_forward(&context, &norm));
+
+    HsNormBackwardArgs back = {
+        .kind = HS_NORM_RMS, .dy = f32(4, 8), .x = bf16(4, 8), .rstd = f32_1d(4), .dx = bf16(4, 8), .dweight = f32_1d(8)
+    };
+    EXPECT_REFUSED(HS_EINVAL, "norm_backward: dweight is given without a weight: leave it out, or give both",
+                   hs_op_norm_backward(&context, &back));
+    back.dweight = (HsTensor){ 0 };
+    back.dbias = f32_1d(8);
+    EXPECT_REFUSED(HS_EINVAL, "norm_backward: dbias is given without a weight: leave it out, or give both",
+                   hs_op_norm_backward(&context, &back));
+}
+
+/* Four query heads and two key heads of eight, then all of a kind at once. */
+Test(checks, head_norms)
+{
+    HsHeadNormArgs norm = {
+        .heads = { 1, 4, 4, 2, 8 }, .x = f32(4, 64), .q_weight = f32_1d(8), .y = f32(4, 64), .rstd = f32(4, 6)
+    };
+    EXPECT_REFUSED(HS_EINVAL, "head_norm_forward: q_weight is given without k_weight: leave it out, or give both",
+                   hs_op_head_norm_forward(&context, &norm));
+    norm.k_weight = f32_1d(8);
+    norm.whole = true;
+    EXPECT_REFUSED(HS_ESHAPE, "head_norm_forward: q_weight is [8], expected [32]",
+                   hs_op_head_norm_forward(&context, &norm));
+    norm.q_weight = f32_1d(32);
+    EXPECT_REFUSED(HS_ESHAPE, "head_norm_forward: k_weight is [8], expected [16]",
+                   hs_op_head_norm_forward(&context, &norm));
+    norm.k_weight = f32_1d(16);
+    EXPECT_REFUSED(HS_ESHAPE, "head_norm_forward: rstd is [4,6], expected [4,2]",
+                   hs_op_head_norm_forward(&context, &norm));
+
+    HsHeadNormBackwardArgs back = { .heads = { 1, 4, 4, 2, 8 },
+                                    .dy = f32(4, 64),
+                                    .x = f32(4, 64),
+                                    .k_weight = f32_1d(8),
+                                    .rstd = f32(4, 6),
+                                    .dx = f32(4, 64) };
+    EXPECT_REFUSED(HS_EINVAL, "head_norm_backward: k_weight is given without q_weight: leave it out, or give both",
+                   hs_op_head_norm_backward(&context, &back));
+    back.k_weight = (HsTensor){ 0 };
+    back.dk_weight = f32_1d(8);
+    EXPECT_REFUSED(HS_EINVAL, "head_norm_backward: dk_weight is given without weights: leave it out, or give them",
+                   hs_op_head_norm_backward(&context, &back));
+    back.whole = true;
+    EXPECT_REFUSED(HS_ESHAPE, "head_norm_backward: rstd is [4,6], expected [4,2]",
+                   hs_op_head_norm_backward(&context, &back));
+    back.rstd = f32(4, 2);
+    EXPECT_REFUSED(HS_ESHAPE, "head_norm_backward: dk_weight is [8], expected [16]",
+                   hs_op_head_norm_backward(&context, &back));
+}
+
 Test(checks, attention)
 {
     HsAttentionArgs args = {
@@ -237,6 +334,10 @@ Test(checks, attention)
     EXPECT_REFUSED(HS_ESHAPE, "attention_forward: starts is f32, expected i32",
                    hs_op_attention_forward(&context, &args));
     args.rule.starts = hs_tensor_1d(NULL, HS_I32, 8);
+    args.sinks = f32_1d(2);
+    EXPECT_REFUSED(HS_ESHAPE, "attention_forward: sinks is [2], expected [4]",
+                   hs_op_attention_forward(&context, &args));
+    args.sinks = (HsTensor){ 0 };
     args.lse = f32(8, 2);
     EXPECT_REFUSED(HS_ESHAPE, "attention_forward: lse is [8,2], expected [8,4]",
                    hs_op_attention_forward(&context, &args));
@@ -267,6 +368,11 @@ Test(checks, embeddings_and_loss)
                                   .position_table = f32(5, 8),
                                   .sequence_length = 6,
                                   .y = f32(12, 8) };
+    EXPECT_REFUSED(HS_EINVAL, "embedding_forward: factor must be finite and not 0 (got 0); 1 is the plain lookup",
+                   hs_op_embedding_forward(&context, &embedding));
+    embedding.factor = 1.0f;
+    EXPECT_REFUSED(HS_EINVAL, "embedding_backward: factor must be finite and not 0 (got inf); 1 is the plain lookup",
+                   hs_op_embedding_backward(&context, &(HsEmbeddingBackwardArgs){ .factor = INFINITY }));
     EXPECT_REFUSED(HS_ESHAPE, "embedding_forward: position_table is [5,8], expected at least [6,8]",
                    hs_op_embedding_forward(&context, &embedding));
     embedding.sequence_length = 5;
@@ -289,12 +395,54 @@ Test(checks, embeddings_and_loss)
                                 .dlogits = hs_tensor_2d(NULL, HS_F32, 4, 9) };
     EXPECT_REFUSED(HS_ESHAPE, "cross_entropy: dlogits is f32, expected bf16 like logits",
                    hs_op_cross_entropy(&context, &loss));
+    loss.dlogits.dtype = HS_BF16;
+    loss.cap = -30.0f;
+    EXPECT_REFUSED(HS_EINVAL, "cross_entropy: the cap is -30; it must be positive and finite, or 0 for none",
+                   hs_op_cross_entropy(&context, &loss));
+}
+
+Test(checks, caps_of_logits)
+{
+    const HsTensor rows = hs_tensor_1d(NULL, HS_I32, 4), index = hs_tensor_2d(NULL, HS_I32, 4, 2);
+    EXPECT_REFUSED(
+        HS_EINVAL, "top_logits: the cap is inf; it must be positive and finite, or 0 for none",
+        hs_op_top_logits(
+            &context, &(HsTopLogitsArgs){ .logits = f32(4, 9), .cap = INFINITY, .value = f32(4, 2), .index = index }));
+    EXPECT_REFUSED(HS_EINVAL, "match_logits: the cap is -1; it must be positive and finite, or 0 for none",
+                   hs_op_match_logits(&context, &(HsMatchLogitsArgs){ .logits = f32(4, 9),
+                                                                      .cap = -1.0f,
+                                                                      .targets = rows,
+                                                                      .replayed = rows,
+                                                                      .value = f32(4, 2),
+                                                                      .index = index,
+                                                                      .losses = f32_1d(4),
+                                                                      .dlogits = f32(4, 9) }));
+    HsDistillArgs distill = { .logits = f32(4, 9),
+                              .teacher = f32(4, 9),
+                              .cap = 30.0f,
+                              .teacher_cap = -2.0f,
+                              .targets = rows,
+                              .losses = f32_1d(4),
+                              .dlogits = f32(4, 9) };
+    EXPECT_REFUSED(HS_EINVAL, "distill: the teacher's cap is -2; it must be positive and finite, or 0 for none",
+                   hs_op_distill(&context, &distill));
+    distill.cap = -2.0f;
+    EXPECT_REFUSED(HS_EINVAL, "distill: the cap is -2; it must be positive and finite, or 0 for none",
+                   hs_op_distill(&context, &distill));
+    EXPECT_REFUSED(
+        HS_EINVAL, "sample_labels: the cap is -3; it must be positive and finite, or 0 for none",
+        hs_op_sample_labels(&context, &(HsSampleLabelsArgs){ .logits = f32(4, 9), .cap = -3.0f, .targets = rows }));
 }
 
 Test(checks, elementwise_and_updates)
 {
     EXPECT_REFUSED(HS_ESHAPE, "swiglu_forward: x is [4,8], expected [4,16]",
-                   hs_op_swiglu_forward(&context, &(HsUnaryArgs){ f32(4, 8), f32(4, 8) }));
+                   hs_op_swiglu_forward(&context, &(HsUnaryArgs){ HS_ACTIVATION_GELU, f32(4, 8), f32(4, 8) }));
+    EXPECT_REFUSED(HS_EINVAL, "swiglu_forward: the gate's function is silu or gelu (got 0)",
+                   hs_op_swiglu_forward(&context, &(HsUnaryArgs){ .x = f32(4, 16), .y = f32(4, 8) }));
+    EXPECT_REFUSED(HS_EINVAL, "swiglu_backward: the gate's function is silu or gelu (got 3)",
+                   hs_op_swiglu_backward(
+                       &context, &(HsUnaryBackwardArgs){ HS_ACTIVATION_RELU2, f32(4, 8), f32(4, 16), f32(4, 16) }));
     EXPECT_REFUSED(HS_ESHAPE, "combine: y is [4,7], expected 32 elements",
                    hs_op_combine(&context, &(HsCombineArgs){ .x = f32(4, 8), .y = f32(4, 7) }));
     EXPECT_REFUSED(HS_ESHAPE, "convert: stochastic rounding is for f32 to bf16 only (got bf16 to f32)",

@@ -39,6 +39,12 @@ Test(cost, product_forward)
     args.pre = tensor(HS_BF16, 10, 48);
     args.epilogue = HS_EPILOGUE_GELU;
     EXPECT_COST(hs_cost_matmul(&args), 30720.0, 2.0 * (320 + 1536 + 2 * 480) + 4.0 * 48);
+    args.epilogue = HS_EPILOGUE_RELU2;
+    EXPECT_COST(hs_cost_matmul(&args), 30720.0, 2.0 * (320 + 1536 + 2 * 480) + 4.0 * 48);
+    args.epilogue = HS_EPILOGUE_GEGLU;
+    args.c = tensor(HS_BF16, 10, 24);
+    EXPECT_COST(hs_cost_matmul(&args), 30720.0, 2.0 * (320 + 1536 + 480 + 240) + 4.0 * 48);
+    args.c = args.pre;
     args = (HsMatmulArgs){ .a.values = args.a.values, .b.values = args.b.values, .transpose_b = true };
     args.residual = args.c = tensor(HS_F32, 10, 48);
     EXPECT_COST(hs_cost_matmul(&args), 30720.0, 2.0 * (320 + 1536) + 4.0 * 2 * 480);
@@ -104,6 +110,9 @@ Test(cost, what_memory_binds)
     summed.branch = y;
     summed.residual = x;
     EXPECT_COST(hs_cost_norm_forward(&summed), 0.0, 8.0 * 1024 + 4.0 * 1024 + 4.0 * 64 + 2 * 4.0 * 16);
+    /* A branch without a weight, to a stream in its own place. */
+    const HsNormArgs added = { .kind = HS_NORM_RMS, .x = y, .addend = x, .y = x, .rstd = rows };
+    EXPECT_COST(hs_cost_norm_forward(&added), 0.0, 2.0 * 1024 + 8.0 * 1024 + 4.0 * 16);
     HsNormBackwardArgs back = { .dy = y, .x = x, .weight = gain, .mean = rows, .rstd = rows, .dx = x, .dweight = gain };
     EXPECT_COST(hs_cost_norm_backward(&back), 0.0, 2.0 * 1024 + 4.0 * (2 * 1024 + 64 + 2 * 16 + 2 * 64));
     back.accumulate = true;
@@ -129,11 +138,14 @@ Test(cost, embedding)
                                       .token_table = table,
                                       .position_table = positions,
                                       .sequence_length = 6,
+                                      .factor = 1.0f,
                                       .y = tensor(HS_F32, 12, 8) };
     EXPECT_COST(hs_cost_embedding_forward(&forward), 0.0, 4.0 * 12 + 2.0 * 9 * 8 + 2.0 * 6 * 8 + 4.0 * 96);
-    const HsEmbeddingBackwardArgs backward = {
-        .tokens = tokens, .dy = tensor(HS_F32, 12, 8), .sequence_length = 6, .dtoken_table = tensor(HS_F32, 9, 8)
-    };
+    const HsEmbeddingBackwardArgs backward = { .tokens = tokens,
+                                               .dy = tensor(HS_F32, 12, 8),
+                                               .sequence_length = 6,
+                                               .factor = 1.0f,
+                                               .dtoken_table = tensor(HS_F32, 9, 8) };
     EXPECT_COST(hs_cost_embedding_backward(&backward), 0.0, 4.0 * 12 + 4.0 * 96 + 2 * 4.0 * 9 * 8);
 }
 

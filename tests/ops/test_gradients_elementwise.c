@@ -55,37 +55,35 @@ static void check(double (*loss)(void *), void *user, double *x, const double *g
     }
 }
 
-typedef struct Unary {
-    HsStatus (*forward)(HsContext *, const HsUnaryArgs *);
-    int64_t input_width;
+typedef struct Gated {
+    HsActivation gate;
     double x[ROWS * 2 * WIDTH], r[ROWS * WIDTH], y[ROWS * WIDTH];
-} Unary;
+} Gated;
 
-static double unary_loss(void *user)
+static double gated_loss(void *user)
 {
-    Unary *u = user;
+    Gated *g = user;
     HsContext context = reference();
-    RUN(u->forward(&context, &(HsUnaryArgs){ matrix(u->x, u->input_width), matrix(u->y, WIDTH) }));
-    return dot(u->y, u->r, ROWS * WIDTH);
+    RUN(hs_op_swiglu_forward(&context, &(HsUnaryArgs){ g->gate, matrix(g->x, 2 * WIDTH), matrix(g->y, WIDTH) }));
+    return dot(g->y, g->r, ROWS * WIDTH);
 }
 
-static void check_unary(HsStatus (*forward)(HsContext *, const HsUnaryArgs *),
-                        HsStatus (*backward)(HsContext *, const HsUnaryBackwardArgs *), int64_t input_width)
+static void check_gate(HsActivation gate)
 {
-    static Unary u;
+    static Gated g;
     static double dx[ROWS * 2 * WIDTH];
-    u.forward = forward;
-    u.input_width = input_width;
-    fill(u.x, ROWS * input_width, 0), fill(u.r, ROWS * WIDTH, 1);
+    g.gate = gate;
+    fill(g.x, ROWS * 2 * WIDTH, 0), fill(g.r, ROWS * WIDTH, 1);
     HsContext context = reference();
-    RUN(backward(&context,
-                 &(HsUnaryBackwardArgs){ matrix(u.r, WIDTH), matrix(u.x, input_width), matrix(dx, input_width) }));
-    check(unary_loss, &u, u.x, dx, ROWS * input_width);
+    RUN(hs_op_swiglu_backward(
+        &context, &(HsUnaryBackwardArgs){ gate, matrix(g.r, WIDTH), matrix(g.x, 2 * WIDTH), matrix(dx, 2 * WIDTH) }));
+    check(gated_loss, &g, g.x, dx, ROWS * 2 * WIDTH);
 }
 
-Test(gradients, swiglu)
+Test(gradients, swiglu_and_geglu)
 {
-    check_unary(hs_op_swiglu_forward, hs_op_swiglu_backward, 2 * WIDTH);
+    check_gate(HS_ACTIVATION_SILU);
+    check_gate(HS_ACTIVATION_GELU);
 }
 
 static const HsRng mask_rng = { .seed = 4, .step = 9, .site = 2, .row_offset = 3 };
@@ -120,12 +118,17 @@ Test(gradients, dropout)
 }
 
 typedef struct Loss {
-    float z;
+    float z, cap;
     double logits[ROWS * WIDTH], losses[ROWS], dlogits[ROWS * WIDTH];
     int32_t targets[ROWS];
 } Loss;
 
 static const float gradient_scale = 0.25f;
+
+static double capped(double x, float cap)
+{
+    return cap > 0.0f ? (double)cap * tanh(x / (double)cap) : x;
+}
 
 /* gs sum_n (loss_n + z lse_n^2), lse from the loss itself; ignored rows count nothing. */
 static double total_loss(void *user)
@@ -133,6 +136,7 @@ static double total_loss(void *user)
     Loss *l = user;
     HsContext context = reference();
     RUN(hs_op_cross_entropy(&context, &(HsCrossEntropyArgs){ .logits = matrix(l->logits, WIDTH),
+                                                             .cap = l->cap,
                                                              .targets = hs_tensor_1d(l->targets, HS_I32, ROWS),
                                                              .z_loss = l->z,
                                                              .losses = hs_tensor_1d(l->losses, HS_F64, ROWS) }));
@@ -140,19 +144,21 @@ static double total_loss(void *user)
     for (int n = 0; n < ROWS; n++) {
         if (l->targets[n] < 0)
             continue;
-        const double lse = l->losses[n] + l->logits[n * WIDTH + l->targets[n]];
+        const double lse = l->losses[n] + capped(l->logits[n * WIDTH + l->targets[n]], l->cap);
         sum += l->losses[n] + (double)l->z * lse * lse;
     }
     return (double)gradient_scale * sum;
 }
 
-static void check_cross_entropy(float z)
+static void check_cross_entropy(float z, float cap)
 {
     static Loss l = { .targets = { 0, 4, -1, 2, 2, -1 } };
     l.z = z;
+    l.cap = cap;
     fill(l.logits, ROWS * WIDTH, 0);
     HsContext context = reference();
     RUN(hs_op_cross_entropy(&context, &(HsCrossEntropyArgs){ .logits = matrix(l.logits, WIDTH),
+                                                             .cap = cap,
                                                              .targets = hs_tensor_1d(l.targets, HS_I32, ROWS),
                                                              .z_loss = z,
                                                              .gradient_scale = &gradient_scale,
@@ -166,17 +172,24 @@ static void check_cross_entropy(float z)
 
 Test(gradients, cross_entropy)
 {
-    check_cross_entropy(0.0f);
+    check_cross_entropy(0.0f, 0.0f);
 }
 
 Test(gradients, cross_entropy_with_z_loss)
 {
-    check_cross_entropy(0.125f);
+    check_cross_entropy(0.125f, 0.0f);
+}
+
+Test(gradients, cross_entropy_of_capped_logits)
+{
+    check_cross_entropy(0.0f, 1.5f);
+    check_cross_entropy(0.125f, 3.0f);
 }
 
 /* Rows 0 and 3 are replayed, 2 and 5 ignored; entries differ within a row, and one is missing. */
 enum { KEPT = 3 };
 typedef struct Distillation {
+    float cap, teacher_cap;
     double logits[ROWS * WIDTH], dlogits[ROWS * WIDTH], teacher[ROWS * WIDTH], value[ROWS * KEPT], losses[ROWS];
     int32_t targets[ROWS], replayed[ROWS], index[ROWS * KEPT];
 } Distillation;
@@ -193,6 +206,7 @@ static Distillation distillation(void)
 static HsMatchLogitsArgs match_of(Distillation *d, float target_weight)
 {
     return (HsMatchLogitsArgs){ .logits = matrix(d->logits, WIDTH),
+                                .cap = d->cap,
                                 .targets = hs_tensor_1d(d->targets, HS_I32, ROWS),
                                 .replayed = hs_tensor_1d(d->replayed, HS_I32, ROWS),
                                 .value = matrix(d->value, KEPT),
@@ -208,6 +222,8 @@ static HsDistillArgs distill_of(Distillation *d)
 {
     return (HsDistillArgs){ .logits = matrix(d->logits, WIDTH),
                             .teacher = matrix(d->teacher, WIDTH),
+                            .cap = d->cap,
+                            .teacher_cap = d->teacher_cap,
                             .targets = hs_tensor_1d(d->targets, HS_I32, ROWS),
                             .replayed = hs_tensor_1d(d->replayed, HS_I32, ROWS),
                             .fresh = { .weight = 0.75f, .temperature = 2.0f, .target_weight = 1.0f },
@@ -240,11 +256,12 @@ static double distill_loss(void *user)
     return sum_of(((Distillation *)user)->losses);
 }
 
-Test(gradients, match_logits)
+static void check_match_logits(float cap)
 {
     static Distillation d;
     static double gradient[ROWS * WIDTH];
     d = distillation();
+    d.cap = cap;
     HsContext context = reference();
     const HsMatchLogitsArgs args = match_of(&d, 1.0f);
     RUN(hs_op_match_logits(&context, &args));
@@ -253,11 +270,19 @@ Test(gradients, match_logits)
     check(match_loss, &d, d.logits, gradient, ROWS * WIDTH);
 }
 
+Test(gradients, match_logits)
+{
+    check_match_logits(0.0f);
+    check_match_logits(2.0f);
+}
+
 /* What is there already, the cross-entropy's gradient, weighs b in the rows that are matched, and 1 in the others. */
 Test(gradients, match_logits_weighs_the_targets)
 {
     static Distillation without, with;
-    without = with = distillation();
+    without = distillation();
+    without.cap = 2.0f; /* what is there already is a gradient through the cap */
+    with = without;
     fill(with.dlogits, ROWS * WIDTH, 7);
     double before[ROWS * WIDTH];
     memcpy(before, with.dlogits, sizeof before);
@@ -272,11 +297,13 @@ Test(gradients, match_logits_weighs_the_targets)
     }
 }
 
-Test(gradients, distill)
+static void check_distill(float cap, float teacher_cap)
 {
     static Distillation d;
     static double gradient[ROWS * WIDTH];
     d = distillation();
+    d.cap = cap;
+    d.teacher_cap = teacher_cap;
     HsContext context = reference();
     const HsDistillArgs args = distill_of(&d);
     RUN(hs_op_distill(&context, &args));
@@ -284,7 +311,20 @@ Test(gradients, distill)
     cr_expect(d.losses[1] > 0 && d.losses[4] > 0 && d.losses[0] == 0 && d.losses[5] == 0);
     check(distill_loss, &d, d.logits, gradient, ROWS * WIDTH);
     memcpy(d.teacher, d.logits, sizeof d.teacher);
-    cr_expect(fabs(distill_loss(&d)) < 1e-15, "a student that agrees with its teacher has nothing to learn");
+    cr_expect_eq(fabs(distill_loss(&d)) < 1e-15, cap == teacher_cap,
+                 "a student that agrees with its teacher has nothing to learn");
+}
+
+Test(gradients, distill)
+{
+    check_distill(0.0f, 0.0f);
+}
+
+Test(gradients, distill_capped_logits)
+{
+    check_distill(1.5f, 1.5f);
+    check_distill(3.0f, 0.0f);
+    check_distill(0.0f, 1.5f);
 }
 
 static const HsTeaching taught_again = { .weight = 1.5f, .temperature = 0.5f, .target_weight = 0.25f };
@@ -304,7 +344,9 @@ Test(gradients, distill_replayed_rows)
 {
     static Distillation d, with;
     static double gradient[ROWS * WIDTH];
-    d = with = distillation();
+    d = distillation();
+    d.cap = 2.0f;
+    with = d;
     fill(with.dlogits, ROWS * WIDTH, 7);
     double before[ROWS * WIDTH];
     memcpy(before, with.dlogits, sizeof before);
@@ -324,6 +366,7 @@ Test(gradients, distill_replayed_rows)
 enum { VOCABULARY = 4, LENGTH = 3, POSITIONS = 5 };
 
 typedef struct Embedding {
+    float factor;
     double table[VOCABULARY * WIDTH], positions[POSITIONS * WIDTH], r[ROWS * WIDTH], y[ROWS * WIDTH];
     int32_t tokens[ROWS];
 } Embedding;
@@ -337,22 +380,31 @@ static double embedding_loss(void *user)
                                       .token_table = hs_tensor_2d(e->table, HS_F64, VOCABULARY, WIDTH),
                                       .position_table = hs_tensor_2d(e->positions, HS_F64, POSITIONS, WIDTH),
                                       .sequence_length = LENGTH,
+                                      .factor = e->factor,
                                       .y = matrix(e->y, WIDTH) }));
     return dot(e->y, e->r, ROWS * WIDTH);
 }
 
-Test(gradients, embedding)
+static void check_embedding(float factor)
 {
     static Embedding e = { .tokens = { 1, 3, 1, 0, 1, 3 } };
-    static double dtable[VOCABULARY * WIDTH], dpositions[POSITIONS * WIDTH];
+    double dtable[VOCABULARY * WIDTH] = { 0 }, dpositions[POSITIONS * WIDTH] = { 0 };
+    e.factor = factor;
     fill(e.table, VOCABULARY * WIDTH, 0), fill(e.positions, POSITIONS * WIDTH, 1), fill(e.r, ROWS * WIDTH, 2);
     HsContext context = reference();
     RUN(hs_op_embedding_backward(
         &context, &(HsEmbeddingBackwardArgs){ .tokens = hs_tensor_1d(e.tokens, HS_I32, ROWS),
                                               .dy = matrix(e.r, WIDTH),
                                               .sequence_length = LENGTH,
+                                              .factor = factor,
                                               .dtoken_table = hs_tensor_2d(dtable, HS_F64, VOCABULARY, WIDTH),
                                               .dposition_table = hs_tensor_2d(dpositions, HS_F64, POSITIONS, WIDTH) }));
     check(embedding_loss, &e, e.table, dtable, VOCABULARY * WIDTH);
     check(embedding_loss, &e, e.positions, dpositions, POSITIONS * WIDTH);
+}
+
+Test(gradients, embedding)
+{
+    check_embedding(1.0f);
+    check_embedding(-2.5f);
 }

@@ -78,6 +78,9 @@ static void fill(Bench *bench, int tensor)
     free(image);
 }
 
+/* Kinds of norms and probabilities, all with weights; then both kinds without. */
+enum { WEIGHTED_VARIANTS = 6, VARIANTS = 8 };
+
 static HsNormKind kind_of(int variant)
 {
     return variant % 2 ? HS_NORM_LAYER : HS_NORM_RMS;
@@ -97,7 +100,7 @@ static HsRng rng_of(const Bench *bench)
 static void forward(Bench *bench, int variant, bool together)
 {
     const HsTensor *t = bench->tensors, absent = { 0 };
-    const bool layer = kind_of(variant) == HS_NORM_LAYER;
+    const bool layer = kind_of(variant) == HS_NORM_LAYER, weighted = variant < WEIGHTED_VARIANTS;
     const HsTensor x = variant % 3 == 2 && t[X].dtype == t[RESIDUAL].dtype ? t[RESIDUAL] : t[X];
     const HsDropoutArgs sum = {
         .probability = probability_of(variant), .rng = rng_of(bench), .x = t[BRANCH], .residual = t[RESIDUAL], .y = x
@@ -105,8 +108,8 @@ static void forward(Bench *bench, int variant, bool together)
     HsNormArgs norm = { .kind = kind_of(variant),
                         .epsilon = 1e-5f,
                         .x = x,
-                        .weight = t[WEIGHT],
-                        .bias = layer ? t[BIAS] : absent,
+                        .weight = weighted ? t[WEIGHT] : absent,
+                        .bias = layer && weighted ? t[BIAS] : absent,
                         .y = t[Y],
                         .mean = layer ? t[MEAN] : absent,
                         .rstd = t[RSTD] };
@@ -124,20 +127,20 @@ static void forward(Bench *bench, int variant, bool together)
 static void backward(Bench *bench, int variant, bool together)
 {
     const HsTensor *t = bench->tensors, absent = { 0 };
-    const bool layer = kind_of(variant) == HS_NORM_LAYER;
+    const bool layer = kind_of(variant) == HS_NORM_LAYER, weighted = variant < WEIGHTED_VARIANTS;
     const HsDropoutArgs mask = {
         .probability = probability_of(variant), .rng = rng_of(bench), .x = t[DX], .y = t[MASKED]
     };
     HsNormBackwardArgs norm = { .kind = kind_of(variant),
                                 .dy = t[DY],
                                 .x = t[X],
-                                .weight = t[WEIGHT],
+                                .weight = weighted ? t[WEIGHT] : absent,
                                 .mean = layer ? t[MEAN] : absent,
                                 .rstd = t[RSTD],
                                 .accumulate = variant % 3 != 1,
                                 .dx = t[DX],
-                                .dweight = t[DWEIGHT],
-                                .dbias = layer ? t[DBIAS] : absent };
+                                .dweight = weighted ? t[DWEIGHT] : absent,
+                                .dbias = layer && weighted ? t[DBIAS] : absent };
     if (together) {
         norm.dx_masked = mask.y;
         norm.probability = mask.probability;
@@ -197,7 +200,7 @@ static void compare_all(Bench *bench)
     RUN(device->alloc(device, sizeof step, (void **)&bench->counter));
     RUN(device->copy(device, context->stream, bench->counter, &step, sizeof step));
     for (size_t f = 0; f < sizeof formats / sizeof *formats; f++)
-        for (int variant = f < MODES ? 0 : 2; variant < 6; variant += f < MODES ? 1 : 3) {
+        for (int variant = f < MODES ? 0 : 2; variant < VARIANTS; variant += f < MODES ? 1 : 3) {
             for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
                 if (!is_in_tier(f + (size_t)variant + s, 3))
                     continue;

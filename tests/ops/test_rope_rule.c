@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * The rotary frequencies of scaled models, against those that transformers 5.23 computes (ROPE_INIT_FUNCTIONS, printed
+ * The rotary frequencies of scaled models, against those that transformers computes (ROPE_INIT_FUNCTIONS, printed
  * with all their digits).
  */
 #include <criterion/criterion.h>
@@ -18,6 +18,11 @@ typedef struct Expected {
         double frequency;
     } pairs[8];
 } Expected;
+
+/* 1 + i / 2 */
+static const double longrope[48] = { 1,  1.5,  2,  2.5,  3,  3.5,  4,  4.5,  5,  5.5,  6,  6.5,  7,  7.5,  8,  8.5,
+                                     9,  9.5,  10, 10.5, 11, 11.5, 12, 12.5, 13, 13.5, 14, 14.5, 15, 15.5, 16, 16.5,
+                                     17, 17.5, 18, 18.5, 19, 19.5, 20, 20.5, 21, 21.5, 22, 22.5, 23, 23.5, 24, 24.5 };
 
 static const Expected expected[] = {
     { "linear",
@@ -74,6 +79,23 @@ static const Expected expected[] = {
         { 25, 4.6868386561982334e-05 },
         { 28, 1.9764236640185118e-05 },
         { 31, 8.33450940262992e-06 } } },
+    { "longrope", /* Phi-4-mini's lengths, three quarters of a head */
+      { .theta = 1e4,
+        .rotated = 96,
+        .scaling = HS_ROPE_LONGROPE,
+        .factor = 32,
+        .original_length = 4096,
+        .divisors = longrope },
+      128,
+      1.1902380714238083,
+      { { 0, 1.0 },
+        { 1, 0.5502694249153137 },
+        { 7, 0.058003492653369904 },
+        { 20, 0.0019585771951824427 },
+        { 25, 0.0006114106508903205 },
+        { 28, 0.0003094392886850983 },
+        { 31, 0.000158191382070072 },
+        { 47, 4.945010459778132e-06 } } },
 };
 
 /* Theirs is computed in f32: the exponent's rounding is multiplied by ln theta, and each of a few operations after it

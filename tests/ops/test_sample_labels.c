@@ -26,13 +26,19 @@ static float *make_logits(void)
     return logits;
 }
 
-static void sample(const HsBackend *backend, float *logits, int rows, int64_t first, int32_t *targets)
+static void sample_capped(const HsBackend *backend, float *logits, float cap, int rows, int64_t first, int32_t *targets)
 {
     HsContext context = { .backend = backend, .threads = 3 };
     RUN(hs_op_sample_labels(&context,
                             &(HsSampleLabelsArgs){ .rng = { .seed = 21, .step = 4, .site = 9, .row_offset = first },
                                                    .logits = hs_tensor_2d(logits, HS_F32, rows, CLASSES + 1),
+                                                   .cap = cap,
                                                    .targets = hs_tensor_1d(targets, HS_I32, rows) }));
+}
+
+static void sample(const HsBackend *backend, float *logits, int rows, int64_t first, int32_t *targets)
+{
+    sample_capped(backend, logits, 0.0f, rows, first, targets);
 }
 
 /* Pearson's statistic; for 6 degrees of freedom P(X > x) = e^(-x/2) (1 + x/2 + (x/2)^2 / 2). */
@@ -88,4 +94,25 @@ Test(sample_labels, a_split_batch_draws_the_same)
         cr_expect_eq(memcmp(whole, parts, sizeof whole), 0);
     }
     free(logits);
+}
+
+/* Of numbers with a cap the labels are those of the capped logits; without one they are others. */
+Test(sample_labels, a_cap_is_taken_of_the_logits)
+{
+    const HsBackend *backends[2] = { hs_backend_ref() };
+    RUN(hs_backend_cpu(&backends[1]));
+    enum { SOME = 400 };
+    static float stored[SOME * (CLASSES + 1)], logits[SOME * (CLASSES + 1)];
+    for (int i = 0; i < SOME * (CLASSES + 1); i++) {
+        stored[i] = (float)(i * 37 % 101) / 10.0f - 5.0f;
+        logits[i] = 2.0f * tanhf(stored[i] / 2.0f);
+    }
+    for (int b = 0; b < 2; b++) {
+        int32_t capped[SOME] = { 0 }, expected[SOME] = { 0 }, plain[SOME] = { 0 };
+        sample_capped(backends[b], stored, 2.0f, SOME, 0, capped);
+        sample(backends[b], logits, SOME, 0, expected);
+        sample(backends[b], stored, SOME, 0, plain);
+        cr_expect_eq(memcmp(capped, expected, sizeof capped), 0);
+        cr_expect_neq(memcmp(capped, plain, sizeof capped), 0);
+    }
 }

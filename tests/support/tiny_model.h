@@ -13,9 +13,11 @@
 #include "runtime/engine/program.h"
 #include "runtime/model/fuse.h"
 #include "tests/support/differences.h"
+#include "tests/support/tiny_shapes.h"
 
 typedef struct TinySpec {
     const char *family, *mode;
+    const char *shape; /* tiny_shapes.h; NULL: the family's own */
     int64_t layers, heads, kv_heads, head_dim, width, mlp_width, vocabulary, batch, length, head_chunk;
     bool bias, qkv_bias, qk_norm, tie_head;
     double dropout, z_loss, init_std;
@@ -69,7 +71,17 @@ static inline void tiny_config(const TinySpec *spec, HsConfig *config)
     config->model.dropout = spec->dropout;
     config->model.norm_epsilon = 1e-5;
     config->model.rope_theta = 10000;
+    config->model.rope_share = 1;
     config->model.rope_scaling = "none";
+    config->model.qk_norm_span = "head";
+    config->model.norms = "before";
+    config->model.norm_weights = true;
+    config->model.activation = "auto";
+    config->model.init = "normal";
+    config->model.value_gate = 3;
+    config->model.embedding_factor = config->model.branch_factor = config->model.logit_factor = 1;
+    if (spec->shape)
+        tiny_shape(spec->shape, config);
     config->model.z_loss = spec->z_loss;
     config->train.freeze = spec->freeze;
     config->adapter.kind = spec->adapter.rank > 0 ? "lora" : "none";

@@ -7,7 +7,8 @@
  *     O^T = O^T 2^(m - m') + V^T (dropout P)^T      at the end  out = O / l,  lse = m ln 2 + log l
  * m need not be the largest score, only near it: a query keeps its m until a score exceeds it by SLACK, which bounds P
  * by 2^SLACK and leaves most tiles without rescaling.  The first m is a score, so that l >= 1 as ever; before it, while
- * all keys are hidden, m is finite, so that P of a hidden score of -infinity is 0.
+ * all keys are hidden, m is finite, so that P of a hidden score of -infinity is 0.  A sink comes last, as one more score
+ * that no value belongs to.
  */
 #include "kernels/cpu/isa/attention_tile.h"
 
@@ -201,6 +202,19 @@ static void key_tile(const HsAttentionArgs *args, const HsAttentionPlace *place,
     HS_ISA_NAME(hs_attention_sums)(place, format, values, scratch->score, width, scratch->sum);
 }
 
+/* The head's sink in the denominator; returns 2^(old maximum - new maximum), 1 where there is none. */
+static HsF32x16 add_sink(const HsAttentionArgs *args, int64_t head, Softmax *softmax)
+{
+    if (!hs_tensor_present(&args->sinks))
+        return hs_simd_splat(1.0f);
+    const HsF32x16 sink = hs_simd_splat(((const float *)args->sinks.data)[head] * HS_LOG2_E);
+    const HsF32x16 maximum = hs_simd_max(softmax->maximum, sink);
+    const HsF32x16 shrink = hs_attention_exp2(softmax->maximum - maximum);
+    softmax->total = softmax->total * shrink + hs_attention_exp2(sink - maximum);
+    softmax->maximum = maximum;
+    return shrink;
+}
+
 static void query_tile(const HsAttentionArgs *args, HsAttentionPlace place, Scratch *scratch)
 {
     const HsHeads *heads = &args->heads;
@@ -223,8 +237,10 @@ static void query_tile(const HsAttentionArgs *args, HsAttentionPlace place, Scra
     }
 
     HsF32x16 inverse[HS_ATTENTION_GROUPS];
-    for (int group = 0; group < HS_ATTENTION_GROUPS; group++)
-        inverse[group] = 1.0f / softmax[group].total;
+    for (int group = 0; group < HS_ATTENTION_GROUPS; group++) {
+        const HsF32x16 shrink = add_sink(args, place.head, &softmax[group]);
+        inverse[group] = shrink / softmax[group].total;
+    }
     HS_ISA_NAME(hs_attention_store_columns)(scratch->sum, inverse, &out);
     float *lse = args->lse.data;
     for (int64_t q = 0; q < place.queries; q++) {
@@ -236,8 +252,8 @@ static void query_tile(const HsAttentionArgs *args, HsAttentionPlace place, Scra
 
 HsStatus HS_ISA_NAME(hs_cpu_attention_forward)(HsContext *context, const HsAttentionArgs *args)
 {
-    const HsTensor *const tensors[] = { &args->qkv, &args->out, &args->lse };
-    HS_TRY(hs_attention_refuse_f64("attention_forward", tensors, 3));
+    const HsTensor *const tensors[] = { &args->qkv, &args->out, &args->lse, &args->sinks };
+    HS_TRY(hs_attention_refuse_f64("attention_forward", tensors, 4));
     const HsHeads *heads = &args->heads;
     const int64_t tiles = hs_cpu_block_count(heads->sequence_length, HS_ATTENTION_TILE);
     const int64_t tasks = tiles * heads->batch * heads->heads;

@@ -36,9 +36,9 @@ static float capped(float score, float cap)
     return cap > 0.0f ? cap * tanhf(score / cap) : score;
 }
 
-/* out = softmax(query K^T) V over keys [begin, end); `out` holds ceil(D / lanes) vectors. */
+/* out = softmax(query K^T) V over keys [begin, end); `out` holds ceil(D / lanes) vectors.  sink: NULL for none. */
 static void attend(const CacheRows *keys, const CacheRows *values, int64_t begin, int64_t end, float cap,
-                   const HsF32x16 *query, HsF32x16 *out)
+                   const float *sink, const HsF32x16 *query, HsF32x16 *out)
 {
     const int64_t vectors = hs_cpu_block_count(values->width, HS_LANES);
     float maximum = -INFINITY, total = 0.0f;
@@ -61,8 +61,10 @@ static void attend(const CacheRows *keys, const CacheRows *values, int64_t begin
             out[v] = sum;
         }
     }
+    const float largest = sink ? fmaxf(maximum, *sink) : maximum, share = sink ? expf(maximum - largest) : 1.0f;
+    total = sink ? total * share + expf(*sink - largest) : total;
     for (int64_t v = 0; v < vectors; v++)
-        out[v] /= total;
+        out[v] = out[v] * share / total;
 }
 
 static void append(const HsAttentionCachedArgs *args, int64_t row)
@@ -92,15 +94,16 @@ static void attend_row(const HsAttentionCachedArgs *args, int64_t row, int64_t h
         query[d / HS_LANES] =
             hs_simd_load_part(args->qkv.dtype, args->qkv.data, query_at + d, width - d) * args->rule.scale;
     const int64_t position = args->position_start + row % heads->sequence_length;
-    attend(&keys, &values, hs_first_seen(&args->rule, 0, position), position + 1, args->rule.cap, query, out);
+    const float *const sink = hs_tensor_present(&args->sinks) ? (const float *)args->sinks.data + head : NULL;
+    attend(&keys, &values, hs_first_seen(&args->rule, 0, position), position + 1, args->rule.cap, sink, query, out);
     for (int64_t d = 0; d < width; d += HS_LANES)
         hs_simd_store_part(args->out.dtype, args->out.data, out_at + d, out[d / HS_LANES], width - d);
 }
 
 HsStatus HS_ISA_NAME(hs_cpu_attention_cached)(HsContext *context, const HsAttentionCachedArgs *args)
 {
-    const HsTensor *const tensors[] = { &args->qkv, &args->k_cache, &args->v_cache, &args->out };
-    HS_TRY(hs_attention_refuse_f64("attention_cached", tensors, 4));
+    const HsTensor *const tensors[] = { &args->qkv, &args->k_cache, &args->v_cache, &args->out, &args->sinks };
+    HS_TRY(hs_attention_refuse_f64("attention_cached", tensors, 5));
     const int64_t rows = hs_heads_rows(&args->heads), heads = args->heads.heads, tasks = rows * heads;
 
     /* Every row is in the cache before any is read: a later row attends to the earlier ones of the same call. */

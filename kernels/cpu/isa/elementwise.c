@@ -13,6 +13,7 @@
 #include <math.h>
 
 #include "kernels/cpu/cpu.h"
+#include "kernels/cpu/isa/activation.h"
 #include "kernels/cpu/simd_random.h"
 
 enum { CHUNK = 4096, SMALL = 8192 };
@@ -23,71 +24,95 @@ static inline int threads_for(const HsContext *context, int64_t elements)
 }
 
 /* Row of x = [gate | up] at `at`, row of y at `to`. */
-HS_SIMD void swiglu_vector(HsDtype in, HsDtype out, const void *x, void *y, int64_t at, int64_t up_at, int64_t to,
-                           int64_t left)
+HS_SIMD void swiglu_vector(HsActivation f, HsDtype in, HsDtype out, const void *x, void *y, int64_t at, int64_t up_at,
+                           int64_t to, int64_t left)
 {
-    HsF32x16 complement, gate = hs_simd_load_part(in, x, at, left), up = hs_simd_load_part(in, x, up_at, left);
-    hs_simd_store_part(out, y, to, gate * hs_simd_sigmoid(gate, &complement) * up, left);
+    HsF32x16 gate = hs_simd_load_part(in, x, at, left), up = hs_simd_load_part(in, x, up_at, left);
+    hs_simd_store_part(out, y, to, activate(f, gate) * up, left);
 }
 
-static void swiglu_row(const HsUnaryArgs *args, int64_t width, int64_t row)
+HS_SIMD void swiglu_row(HsActivation f, const HsUnaryArgs *args, int64_t width, int64_t row)
 {
     const void *x = args->x.data;
     void *y = args->y.data;
     const int64_t at = row * 2 * width, to = row * width;
 #define SWIGLU(in, out) \
-    HS_FOR_VECTORS(i, left, 0, width, swiglu_vector(in, out, x, y, at + i, at + width + i, to + i, left))
+    HS_FOR_VECTORS(i, left, 0, width, swiglu_vector(f, in, out, x, y, at + i, at + width + i, to + i, left))
     HS_FOR_DTYPES(args->x.dtype, args->y.dtype, SWIGLU);
 #undef SWIGLU
 }
 
-/* silu(gate) * up, x row = [gate | up] (Shazeer 2020, section 2) */
+static void silu_row(const HsUnaryArgs *args, int64_t width, int64_t row)
+{
+    swiglu_row(HS_ACTIVATION_SILU, args, width, row);
+}
+
+static void gelu_row(const HsUnaryArgs *args, int64_t width, int64_t row)
+{
+    swiglu_row(HS_ACTIVATION_GELU, args, width, row);
+}
+
+/* f(gate) * up, x row = [gate | up] (Shazeer 2020, section 2) */
 HsStatus HS_ISA_NAME(hs_cpu_swiglu_forward)(HsContext *context, const HsUnaryArgs *args)
 {
     const int64_t rows = args->y.shape[0], width = args->y.shape[1];
+    void (*const one_row)(const HsUnaryArgs *, int64_t, int64_t) =
+        args->gate == HS_ACTIVATION_SILU ? silu_row : gelu_row;
 #pragma omp parallel for schedule(static) num_threads(threads_for(context, rows *width))
     for (int64_t row = 0; row < rows; row++)
-        swiglu_row(args, width, row);
+        one_row(args, width, row);
     HS_ISA_NAME(hs_cpu_find_amax)(context, &args->y);
     return HS_OK;
 }
 
-/* silu'(g) = s (1 + g (1 - s)) */
-HS_SIMD void swiglu_backward_vector(HsDtype gradient, HsDtype in, HsDtype out, const HsUnaryBackwardArgs *args,
-                                    int64_t at, int64_t width, int64_t from, int64_t left)
+HS_SIMD void swiglu_backward_vector(HsActivation f, HsDtype gradient, HsDtype in, HsDtype out,
+                                    const HsUnaryBackwardArgs *args, int64_t at, int64_t width, int64_t from,
+                                    int64_t left)
 {
-    HsF32x16 complement, gate = hs_simd_load_part(in, args->x.data, at, left);
+    HsF32x16 slope, gate = hs_simd_load_part(in, args->x.data, at, left);
     HsF32x16 up = hs_simd_load_part(in, args->x.data, at + width, left);
     HsF32x16 dy = hs_simd_load_part(gradient, args->dy.data, from, left);
-    HsF32x16 s = hs_simd_sigmoid(gate, &complement);
-    hs_simd_store_part(out, args->dx.data, at, dy * up * (s * (1.0f + gate * complement)), left);
-    hs_simd_store_part(out, args->dx.data, at + width, dy * (gate * s), left);
+    const HsF32x16 value = activate_with_slope(f, gate, &slope);
+    hs_simd_store_part(out, args->dx.data, at, dy * up * slope, left);
+    hs_simd_store_part(out, args->dx.data, at + width, dy * value, left);
 }
 
-static void swiglu_backward_row(const HsUnaryBackwardArgs *in_memory, int64_t width, int64_t row)
+HS_SIMD void swiglu_backward_row(HsActivation f, const HsUnaryBackwardArgs *in_memory, int64_t width, int64_t row)
 {
     const HsUnaryBackwardArgs args = *in_memory; /* so that its pointers may stay in registers */
     const int64_t at = row * 2 * width, from = row * width;
     const HsDtype in = args.x.dtype;
-#define SWIGLU(gradient, out)                                                                                      \
-    do {                                                                                                           \
-        if (in == (gradient))                                                                                      \
-            HS_FOR_VECTORS(i, left, 0, width,                                                                      \
-                           swiglu_backward_vector(gradient, gradient, out, &args, at + i, width, from + i, left)); \
-        else                                                                                                       \
-            HS_FOR_VECTORS(i, left, 0, width,                                                                      \
-                           swiglu_backward_vector(gradient, in, out, &args, at + i, width, from + i, left));       \
+#define SWIGLU(gradient, out)                                                                                         \
+    do {                                                                                                              \
+        if (in == (gradient))                                                                                         \
+            HS_FOR_VECTORS(i, left, 0, width,                                                                         \
+                           swiglu_backward_vector(f, gradient, gradient, out, &args, at + i, width, from + i, left)); \
+        else                                                                                                          \
+            HS_FOR_VECTORS(i, left, 0, width,                                                                         \
+                           swiglu_backward_vector(f, gradient, in, out, &args, at + i, width, from + i, left));       \
     } while (0)
     HS_FOR_DTYPES(args.dy.dtype, args.dx.dtype, SWIGLU);
 #undef SWIGLU
 }
 
+static void silu_backward_row(const HsUnaryBackwardArgs *args, int64_t width, int64_t row)
+{
+    swiglu_backward_row(HS_ACTIVATION_SILU, args, width, row);
+}
+
+static void gelu_backward_row(const HsUnaryBackwardArgs *args, int64_t width, int64_t row)
+{
+    swiglu_backward_row(HS_ACTIVATION_GELU, args, width, row);
+}
+
 HsStatus HS_ISA_NAME(hs_cpu_swiglu_backward)(HsContext *context, const HsUnaryBackwardArgs *args)
 {
     const int64_t rows = args->dy.shape[0], width = args->dy.shape[1];
+    void (*const one_row)(const HsUnaryBackwardArgs *, int64_t, int64_t) =
+        args->gate == HS_ACTIVATION_SILU ? silu_backward_row : gelu_backward_row;
 #pragma omp parallel for schedule(static) num_threads(threads_for(context, rows *width))
     for (int64_t row = 0; row < rows; row++)
-        swiglu_backward_row(args, width, row);
+        one_row(args, width, row);
     HS_ISA_NAME(hs_cpu_find_amax)(context, &args->dx);
     return HS_OK;
 }

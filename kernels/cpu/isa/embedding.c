@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Embedding: a copy of table rows forward.  Backward, each table row gains the sum of the gradient rows that looked it
- * up, added in f32 in the rows' order and rounded once.  Rows of one token are chained first, so that the sum stays in
- * registers:
+ * Embedding: a copy of table rows forward, times the factor.  Backward, each table row gains the sum of the gradient
+ * rows that looked it up, added in f32 in the rows' order, times the factor, and rounded once.  Rows of one token are
+ * chained first, so that the sum stays in registers:
  *
  *     last[token]   the latest row seen with this token, while chaining
  *     next[row]     the next row with the same token, or -1
@@ -55,9 +55,10 @@ static Chains chain_rows(const HsEmbeddingBackwardArgs *args, int32_t *workspace
 typedef struct Rows {
     const int32_t *next;
     int64_t first, stride, end;
+    float factor; /* of their sum */
 } Rows;
 
-/* table[at ...] += sum over the rows, `vectors` vectors of columns, the last of `left` lanes. */
+/* table[at ...] += factor times the sum over the rows, `vectors` vectors of columns, the last of `left` lanes. */
 HS_SIMD void add_stretch(HsDtype in, HsDtype out, const HsTensor *dy, Rows rows, int64_t column, int vectors,
                          int64_t left, void *table, int64_t at)
 {
@@ -78,11 +79,12 @@ HS_SIMD void add_stretch(HsDtype in, HsDtype out, const HsTensor *dy, Rows rows,
     }
     for (int v = 0; v < vectors; v++) {
         const int64_t place = at + v * HS_LANES;
-        hs_simd_store_part(out, table, place, sums[v] + hs_simd_load_part(out, table, place, left), left);
+        const HsF32x16 sum = hs_simd_fma(sums[v], rows.factor, hs_simd_load_part(out, table, place, left));
+        hs_simd_store_part(out, table, place, sum, left);
     }
 }
 
-/* table[row] += sum of the rows, columns [begin, end): whole stretches, then single vectors */
+/* table[row] += factor times the sum of the rows, columns [begin, end): whole stretches, then single vectors */
 static void add_columns(const HsTensor *dy, Rows rows, const HsTensor *table, int64_t table_row, HsRowBlock columns)
 {
     const int64_t at = table_row * table->shape[1];
@@ -103,7 +105,7 @@ static void add_tokens(const HsContext *context, const HsEmbeddingBackwardArgs *
 #pragma omp parallel for schedule(dynamic, 8) num_threads(hs_cpu_threads(context, tasks / 8))
     for (int64_t task = 0; task < tasks; task++) {
         const int32_t head = chains.heads[task / stretches];
-        const Rows rows = { chains.next, head, 0, args->dy.shape[0] };
+        const Rows rows = { chains.next, head, 0, args->dy.shape[0], args->factor };
         add_columns(&args->dy, rows, &args->dtoken_table, ((const int32_t *)args->tokens.data)[head],
                     hs_cpu_block(width, COLUMNS, task % stretches));
     }
@@ -119,7 +121,7 @@ static void add_positions(const HsContext *context, const HsEmbeddingBackwardArg
         hs_cpu_chain_positions(args->starts.data, rows, length, first, next);
 #pragma omp parallel for schedule(static) num_threads(hs_cpu_threads(context, length / 8))
     for (int64_t position = 0; position < length; position++) {
-        const Rows chain = { next, documents ? first[position] : position, length, rows };
+        const Rows chain = { next, documents ? first[position] : position, length, rows, 1.0f };
         if (chain.first >= 0)
             add_columns(&args->dy, chain, &args->dposition_table, position, (HsRowBlock){ 0, width });
     }
@@ -156,9 +158,11 @@ HS_SIMD void embed_vector(HsDtype table, HsDtype position, HsDtype out, const Hs
 {
     const size_t bytes = table == HS_F32 ? 4 : 2;
     __builtin_prefetch((const unsigned char *)args->token_table.data + (size_t)next * bytes);
-    HsF32x16 y = hs_simd_load_part(table, args->token_table.data, from, left);
-    if (positions)
-        y += hs_simd_load_part(position, args->position_table.data, from_position, left);
+    const HsF32x16 token = hs_simd_load_part(table, args->token_table.data, from, left);
+    const HsF32x16 y = positions
+                           ? hs_simd_fma(token, args->factor,
+                                         hs_simd_load_part(position, args->position_table.data, from_position, left))
+                           : token * args->factor;
     hs_simd_store_part(out, args->y.data, to, y, left);
 }
 

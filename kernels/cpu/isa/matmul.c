@@ -63,7 +63,7 @@ typedef struct HsMatmulChoice {
     int64_t m, n, depth;
     HsPanelFormat format;
     bool pack_a, share_a, pack_b;                   /* share_a: pack_a, all at first */
-    bool paired;                                    /* SwiGLU: panels of gates and of ups take turns */
+    bool paired;                                    /* a gate: its panels and those of ups take turns */
     bool split;                                     /* more than one block of depth: sums are kept between them */
     int64_t block_tiles, block_panels, block_depth; /* of a task */
     int64_t chunk_panels;                           /* panels of B between two barriers */
@@ -177,7 +177,7 @@ static HsMatmulChoice make_plan(const HsMatmulArgs *args, int threads)
         plan.chunk_b_bytes = hs_cpu_align((size_t)(plan.chunk_panels * plan.b_panel_words) * sizeof(uint32_t));
     }
 
-    plan.paired = args->epilogue == HS_EPILOGUE_SWIGLU;
+    plan.paired = hs_epilogue_gates(args->epilogue);
     if (plan.pack_a && !plan.share_a) {
         cut_packing_tasks(&plan, threads);
         plan.slot_a_bytes = hs_cpu_align(
@@ -277,7 +277,7 @@ static void pack_b_piece(const HsMatmulRun *run, int64_t first_panel, int64_t pa
     panel_pack(&run->b, columns.begin, lanes, words.begin, words.end, HS_TILE_COLUMNS, plan->b_panel_words, out);
 }
 
-/* Whether a task can finish SwiGLU: a panel of ups lies whole behind a panel of gates, in the same chunk. */
+/* Whether a task can finish a gate: a panel of ups lies whole behind a panel of gates, in the same chunk. */
 static bool can_pair(const HsMatmulChoice *plan)
 {
     return plan->n % (2 * HS_TILE_COLUMNS) == 0 && plan->chunk_panels * HS_TILE_COLUMNS == plan->n;
@@ -335,11 +335,11 @@ static inline __attribute__((always_inline)) void prefetch_rows(const HsTensor *
     }
 }
 
-/* Of SwiGLU's two tensors the wider one has two places for a column of the other. */
+/* Of a gate's two tensors the wider one has two places for a column of the other. */
 static inline __attribute__((always_inline)) void prefetch_swiglu(const HsMatmulArgs *args, int64_t row, int height,
                                                                   int64_t column, int width)
 {
-    const bool forward = args->epilogue == HS_EPILOGUE_SWIGLU;
+    const bool forward = hs_epilogue_gates(args->epilogue);
     const int64_t half = (forward ? args->c.shape[1] : args->c.shape[1] / 2), other = column - half;
     prefetch_rows(&args->pre, row, height, column, width, forward);
     if (!forward) {
@@ -356,7 +356,7 @@ static inline __attribute__((always_inline)) void prefetch_tile(const HsMatmulAr
 {
     if (hs_tensor_present(&args->addend))
         prefetch_rows(&args->addend, row, height, column, width, false);
-    if (args->epilogue == HS_EPILOGUE_SWIGLU || args->epilogue == HS_EPILOGUE_SWIGLU_BACKWARD) {
+    if (hs_epilogue_reshapes(args->epilogue)) {
         prefetch_swiglu(args, row, height, column, width);
         return;
     }
@@ -364,7 +364,7 @@ static inline __attribute__((always_inline)) void prefetch_tile(const HsMatmulAr
     if (hs_tensor_present(&args->residual))
         prefetch_rows(&args->residual, row, height, column, width, false);
     if (hs_tensor_present(&args->pre))
-        prefetch_rows(&args->pre, row, height, column, width, args->epilogue == HS_EPILOGUE_GELU);
+        prefetch_rows(&args->pre, row, height, column, width, hs_epilogue_activates(args->epilogue));
 }
 
 /* The rows of B that follow those from `begin` of `panel`: the next panel of this block of depth, the first of the next
@@ -516,7 +516,7 @@ static HsStatus multiply_operands(HsContext *context, const HsMatmulArgs *args)
                         .plan = make_plan(args, hs_cpu_thread_slots(context)),
                         .slots = context->workspace };
     const HsMatmulChoice *plan = &run.plan;
-    HsMatmulArgs apart; /* panels that mix gates and ups: SwiGLU is a separate pass over pre */
+    HsMatmulArgs apart; /* panels that mix gates and ups: a separate pass over pre */
     if (plan->paired && !can_pair(plan)) {
         apart = *args;
         apart.epilogue = HS_EPILOGUE_NONE;
@@ -544,7 +544,7 @@ static HsStatus multiply_operands(HsContext *context, const HsMatmulArgs *args)
     }
     if (run.args == args)
         return HS_OK;
-    HsUnaryArgs swiglu = { .x = args->pre, .y = args->c };
+    HsUnaryArgs swiglu = { .gate = hs_epilogue_activation(args->epilogue), .x = args->pre, .y = args->c };
     swiglu.y.amax = NULL; /* found behind all products */
     return HS_ISA_NAME(hs_cpu_swiglu_forward)(context, &swiglu);
 }

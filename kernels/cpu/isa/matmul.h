@@ -136,11 +136,11 @@ HsTileKernel HS_ISA_NAME(hs_product_kernel)(HsPanelFormat format, int rows, int 
 HsTileKernel HS_ISA_NAME(hs_tile_kernel_amx)(int vectors); /* of pairs (matmul_amx.c) */
 #endif
 
-/* Turn the finished sums of a tile into rows [row, row + rows), columns [column, column + columns) of c: bias, GELU,
+/* Turn the finished sums of a tile into rows [row, row + rows), columns [column, column + columns) of c: bias, function,
  * residual, accumulation, one rounding (HsMatmulArgs). */
 void HS_ISA_NAME(hs_tile_finish)(const HsMatmulArgs *args, const float *sums, int64_t row, int rows, int64_t column,
                                  int columns);
-/* The same behind SwiGLU.  Forward: the gates of a tile's rows are finished before its ups. */
+/* The same behind SwiGLU and GEGLU.  Forward: the gates of a tile's rows are finished before its ups. */
 void HS_ISA_NAME(hs_tile_finish_swiglu)(const HsMatmulArgs *args, const float *sums, int64_t row, int rows,
                                         int64_t column, int columns);
 

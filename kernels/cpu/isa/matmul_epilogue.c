@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
  * What follows the sums of a matrix product, while they are still in the first-level cache:
- *     value = alpha sum + addend + bias;  gelu: pre = round(value), value = gelu(pre);  gelu backward: value *= gelu'(pre)
+ *     value = alpha sum + addend + bias;  f (gelu, relu2): pre = round(value), value = f(pre);  backward: value *= f'(pre)
  *     c = round(value + residual [+ c])
  * Sixteen columns at a time; columns past the edge of c are neither read nor written.
  */
+#include "kernels/cpu/isa/activation.h"
 #include "kernels/cpu/isa/matmul_store.h"
 
 /* The commonest cases, c = round(sum [+ c]), with the dtype a constant wherever this is inlined. */
@@ -58,13 +59,15 @@ HS_SIMD void finish_vector(const HsMatmulArgs *args, HsPanelFormat format, HsF32
         value += load(&args->addend, index, lanes); /* of c's shape */
     if (hs_tensor_present(&args->bias))
         value += hs_simd_load_part(HS_F32, args->bias.data, column, lanes);
-    if (args->epilogue == HS_EPILOGUE_GELU) {
-        /* Backward will read pre as stored, so forward's gelu sees the same number. */
+    const bool squares = hs_epilogue_activation(args->epilogue) == HS_ACTIVATION_RELU2;
+    if (hs_epilogue_activates(args->epilogue)) {
+        /* Backward will read pre as stored, so forward's function sees the same number. */
         if (hs_tensor_present(&args->pre))
             value = store_and_see(&args->pre, format, index, value, lanes);
-        value = hs_simd_gelu(value);
-    } else if (args->epilogue == HS_EPILOGUE_GELU_BACKWARD) {
-        value *= hs_simd_gelu_derivative(load(&args->pre, index, lanes));
+        value = squares ? activate(HS_ACTIVATION_RELU2, value) : activate(HS_ACTIVATION_GELU, value);
+    } else if (hs_epilogue_differentiates(args->epilogue)) {
+        const HsF32x16 pre = load(&args->pre, index, lanes);
+        value *= squares ? slope_of(HS_ACTIVATION_RELU2, pre) : slope_of(HS_ACTIVATION_GELU, pre);
     }
     if (hs_tensor_present(&args->residual))
         value += load(&args->residual, index, lanes);
@@ -73,10 +76,10 @@ HS_SIMD void finish_vector(const HsMatmulArgs *args, HsPanelFormat format, HsF32
     store(&args->c, format, index, value, lanes);
 }
 
-/* A GELU and nothing else, over whole vectors of one dtype: with dtype and direction constants, the row's vectors are
+/* A function and nothing else, over whole vectors of one dtype: with all of these constants, the row's vectors are
  * independent straight-line code and overlap. */
-HS_SIMD void finish_gelu(HsDtype dtype, HsPanelFormat format, bool backward, const HsMatmulArgs *args,
-                         const float *sums, int64_t index, int rows, int columns)
+HS_SIMD void finish_function(HsActivation f, bool backward, HsDtype dtype, HsPanelFormat format,
+                             const HsMatmulArgs *args, const float *sums, int64_t index, int rows, int columns)
 {
     void *const pre = args->pre.data, *const c = args->c.data;
     const int64_t stride = args->c.shape[1];
@@ -84,16 +87,30 @@ HS_SIMD void finish_gelu(HsDtype dtype, HsPanelFormat format, bool backward, con
         for (int j = 0; j < columns; j += HS_LANES) {
             HsF32x16 value = hs_simd_load_f32(sums + j);
             if (backward) {
-                value *= hs_simd_gelu_derivative(hs_simd_load(dtype, pre, index + j));
+                value *= slope_of(f, hs_simd_load(dtype, pre, index + j));
             } else {
-                value = hs_simd_gelu(store_rounded(dtype, format, pre, index + j, value));
+                value = activate(f, store_rounded(dtype, format, pre, index + j, value));
             }
             store_whole(dtype, format, c, index + j, value);
         }
     }
 }
 
-static bool is_only_gelu(const HsMatmulArgs *args, int columns)
+HS_SIMD void finish_function_of(HsActivation f, HsPanelFormat format, const HsMatmulArgs *args, const float *sums,
+                                int64_t index, int rows, int columns)
+{
+    const bool backward = hs_epilogue_differentiates(args->epilogue);
+    if (args->c.dtype == HS_F32 && backward)
+        finish_function(f, true, HS_F32, format, args, sums, index, rows, columns);
+    else if (args->c.dtype == HS_F32)
+        finish_function(f, false, HS_F32, format, args, sums, index, rows, columns);
+    else if (backward)
+        finish_function(f, true, HS_BF16, format, args, sums, index, rows, columns);
+    else
+        finish_function(f, false, HS_BF16, format, args, sums, index, rows, columns);
+}
+
+static bool is_only_function(const HsMatmulArgs *args, int columns)
 {
     return columns % HS_LANES == 0 && args->epilogue != HS_EPILOGUE_NONE && hs_tensor_present(&args->pre) &&
            args->pre.dtype == args->c.dtype && is_plain(args) && !hs_tensor_present(&args->residual) &&
@@ -103,7 +120,7 @@ static bool is_only_gelu(const HsMatmulArgs *args, int columns)
 void HS_ISA_NAME(hs_tile_finish)(const HsMatmulArgs *args, const float *sums, int64_t row, int rows, int64_t column,
                                  int columns)
 {
-    if (args->epilogue == HS_EPILOGUE_SWIGLU || args->epilogue == HS_EPILOGUE_SWIGLU_BACKWARD) {
+    if (hs_epilogue_reshapes(args->epilogue)) {
         HS_ISA_NAME(hs_tile_finish_swiglu)(args, sums, row, rows, column, columns);
         return;
     }
@@ -119,16 +136,11 @@ void HS_ISA_NAME(hs_tile_finish)(const HsMatmulArgs *args, const float *sums, in
             finish_bare_of(HS_F16, format, args, sums, index, rows, columns);
         return;
     }
-    const bool backward = args->epilogue == HS_EPILOGUE_GELU_BACKWARD;
-    if (is_only_gelu(args, columns) && c->dtype != HS_F16) {
-        if (c->dtype == HS_F32 && backward)
-            finish_gelu(HS_F32, format, true, args, sums, index, rows, columns);
-        else if (c->dtype == HS_F32)
-            finish_gelu(HS_F32, format, false, args, sums, index, rows, columns);
-        else if (backward)
-            finish_gelu(HS_BF16, format, true, args, sums, index, rows, columns);
+    if (is_only_function(args, columns) && c->dtype != HS_F16) {
+        if (hs_epilogue_activation(args->epilogue) == HS_ACTIVATION_RELU2)
+            finish_function_of(HS_ACTIVATION_RELU2, format, args, sums, index, rows, columns);
         else
-            finish_gelu(HS_BF16, format, false, args, sums, index, rows, columns);
+            finish_function_of(HS_ACTIVATION_GELU, format, args, sums, index, rows, columns);
         return;
     }
     for (int i = 0; i < rows; i++) {

@@ -2,7 +2,7 @@
  *
  * Layer norm (Ba, Kiros & Hinton 2016, eq. 4) and root-mean-square norm (Zhang & Sennrich 2019, eq. 4), rows in
  * parallel. A row is read twice for its statistics (mean first, so that a common offset does not cancel) and once for
- * its result; from the second time on it lies in the first-level cache. dweight and dbias are sums over rows: one
+ * its result; from the second time on it lies in the first-level cache.  dweight and dbias are sums over rows: one
  * partial sum per block of rows, blocks cut by shape, added in their order.
  * So is dx_sums: to the bit what bias_backward makes of dx.
  */
@@ -20,8 +20,11 @@ enum { ROW_CHUNK = 8, FINISHED_ROWS = 4 };
     for (int64_t i = 0, left = (whole) ? HS_LANES : (width); i < (width); \
          i += HS_LANES, left = (whole) ? HS_LANES : (width)-i)
 
-HS_SIMD void forward_row(const HsNormArgs *args, HsDtype in, HsDtype out, bool whole, int64_t row)
+/* plus: whether the addend, of dtype `stream`, is added; a constant where this is inlined. */
+HS_SIMD void forward_row(const HsNormArgs *args, HsDtype in, HsDtype out, bool plus, HsDtype stream, bool whole,
+                         int64_t row)
 {
+    const HsSimdFactors weight = hs_simd_factors(&args->weight);
     const int64_t width = args->x.shape[1], at = row * width;
     float mean = 0.0f;
     HsF32Parts sum = { 0 };
@@ -41,10 +44,12 @@ HS_SIMD void forward_row(const HsNormArgs *args, HsDtype in, HsDtype out, bool w
     const bool biased = hs_tensor_present(&args->bias);
     FOR_LANES(i, left, whole, width)
     {
-        HsF32x16 y = (hs_simd_load_part(in, args->x.data, at + i, left) - mean) * rstd *
-                     hs_simd_load_part(HS_F32, args->weight.data, i, left);
+        HsF32x16 y =
+            (hs_simd_load_part(in, args->x.data, at + i, left) - mean) * rstd * hs_simd_load_factors(weight, i, left);
         if (biased)
             y += hs_simd_load_part(HS_F32, args->bias.data, i, left);
+        if (plus)
+            y += hs_simd_load_part(stream, args->addend.data, at + i, left);
         hs_simd_store_part(out, args->y.data, at + i, y, left);
     }
     ((float *)args->rstd.data)[row] = rstd;
@@ -63,21 +68,44 @@ static void sum_rows(const HsNormArgs *args, HsRowBlock range)
         HS_ISA_NAME(hs_cpu_dropout_elements)(&sum, (HsRowBlock){ range.begin * width, range.end * width });
 }
 
+/* With constants for what training has: a stream of the branch's format, or of f32. */
+static void forward_and_add(const HsNormArgs *args, int64_t row)
+{
+    const HsDtype in = args->x.dtype, out = args->y.dtype;
+#define FORWARD(in, out) forward_row(args, in, out, true, out, true, row)
+    if (args->x.shape[1] % HS_LANES != 0 || args->addend.dtype != out)
+        forward_row(args, in, out, true, args->addend.dtype, false, row);
+    else if (in == HS_F16 && out == HS_F32)
+        FORWARD(HS_F16, HS_F32);
+    else
+        HS_FOR_DTYPES(in, out, FORWARD);
+#undef FORWARD
+}
+
+static void forward_alone(const HsNormArgs *args, int64_t row)
+{
+    const HsDtype in = args->x.dtype, out = args->y.dtype;
+#define FORWARD(in, out) forward_row(args, in, out, false, out, true, row)
+    if (args->x.shape[1] % HS_LANES == 0)
+        HS_FOR_DTYPES(in, out, FORWARD);
+    else
+        forward_row(args, in, out, false, out, false, row);
+#undef FORWARD
+}
+
 HsStatus HS_ISA_NAME(hs_cpu_norm_forward)(HsContext *context, const HsNormArgs *args)
 {
     const int64_t rows = args->x.shape[0], blocks = hs_cpu_block_count(rows, ROW_CHUNK);
-    const HsDtype in = args->x.dtype, out = args->y.dtype;
+    const bool plus = hs_tensor_present(&args->addend);
 #pragma omp parallel for schedule(static) num_threads(hs_cpu_threads(context, blocks))
     for (int64_t block = 0; block < blocks; block++) {
         const HsRowBlock range = hs_cpu_block(rows, ROW_CHUNK, block);
         sum_rows(args, range);
         for (int64_t row = range.begin; row < range.end; row++) {
-#define FORWARD(in, out) forward_row(args, in, out, true, row)
-            if (args->x.shape[1] % HS_LANES == 0)
-                HS_FOR_DTYPES(in, out, FORWARD);
+            if (plus)
+                forward_and_add(args, row);
             else
-                forward_row(args, in, out, false, row);
-#undef FORWARD
+                forward_alone(args, row);
         }
     }
     HS_ISA_NAME(hs_cpu_find_amax)(context, &args->y);
@@ -103,6 +131,7 @@ size_t HS_ISA_NAME(hs_cpu_norm_backward_workspace)(const HsContext *context, con
 HS_SIMD void backward_row(const HsNormBackwardArgs *args, HsDtype gradient, HsDtype stream, HsDtype out, bool whole,
                           int64_t row, float *dweight, float *dbias)
 {
+    const HsSimdFactors weight = hs_simd_factors(&args->weight);
     const int64_t width = args->x.shape[1], at = row * width;
     const bool layer = args->kind == HS_NORM_LAYER;
     const float rstd = ((const float *)args->rstd.data)[row];
@@ -112,7 +141,7 @@ HS_SIMD void backward_row(const HsNormBackwardArgs *args, HsDtype gradient, HsDt
     {
         HsF32x16 dy = hs_simd_load_part(gradient, args->dy.data, at + i, left);
         HsF32x16 xhat = (hs_simd_load_part(stream, args->x.data, at + i, left) - mean) * rstd;
-        HsF32x16 g = dy * hs_simd_load_part(HS_F32, args->weight.data, i, left);
+        HsF32x16 g = dy * hs_simd_load_factors(weight, i, left);
         hs_simd_accumulate(&sum_g, g);
         hs_simd_accumulate(&sum_g_xhat, g * xhat); /* lanes beyond the row: g is 0 */
         hs_simd_store_part(HS_F32, dweight, i, hs_simd_load_part(HS_F32, dweight, i, left) + dy * xhat, left);
@@ -123,8 +152,7 @@ HS_SIMD void backward_row(const HsNormBackwardArgs *args, HsDtype gradient, HsDt
     FOR_LANES(i, left, whole, width)
     {
         HsF32x16 xhat = (hs_simd_load_part(stream, args->x.data, at + i, left) - mean) * rstd;
-        HsF32x16 g = hs_simd_load_part(gradient, args->dy.data, at + i, left) *
-                     hs_simd_load_part(HS_F32, args->weight.data, i, left);
+        HsF32x16 g = hs_simd_load_part(gradient, args->dy.data, at + i, left) * hs_simd_load_factors(weight, i, left);
         HsF32x16 dx = rstd * (g - mean_g - xhat * mean_g_xhat);
         if (args->accumulate)
             dx += hs_simd_load_part(out, args->dx.data, at + i, left);
@@ -203,7 +231,9 @@ HsStatus HS_ISA_NAME(hs_cpu_norm_backward)(HsContext *context, const HsNormBackw
         memset(sums, 0, (size_t)width * sizeof(float));
         for (int64_t row = range.begin; row < range.end; row++) {
 #define BACKWARD(gradient, stream) backward_row(args, gradient, stream, stream, true, row, dweight, dbias)
-            if (width % HS_LANES == 0 && out == stream)
+            if (width % HS_LANES == 0 && out == stream && gradient == HS_F32 && stream == HS_F16)
+                BACKWARD(HS_F32, HS_F16); /* of a branch, from the stream that its norm was added to */
+            else if (width % HS_LANES == 0 && out == stream)
                 HS_FOR_DTYPES(gradient, stream, BACKWARD);
             else
                 backward_row(args, gradient, stream, out, false, row, dweight, dbias);

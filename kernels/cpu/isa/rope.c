@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Rotary position embedding (Su et al. 2021, eq. 34), halves layout: pairs (i, i + D/2) of every q and k head turn by
+ * Rotary position embedding (Su et al. 2021, eq. 34), halves layout: pairs (i, i + R/2) of every q and k head turn by
  * position * w_i (kernels/ops/rope_rule.h).  Angles are computed in double, since position * frequency loses its
  * fraction in f32 for long sequences, and once for each position: all heads, sequences and documents of the batch share
  * them.
@@ -28,13 +28,26 @@ HS_SIMD void rotate_vector(HsDtype dtype, const void *x, void *y, int64_t at, in
     hs_simd_store_part(dtype, y, at + half + i, a * sine + b * cosine, left);
 }
 
+/* Elements [at, at + count), which are not rotated. */
+static void copy_elements(const HsRopeArgs *args, int64_t at, int64_t count)
+{
+    const size_t bytes = hs_dtype_bytes(args->x.dtype);
+    if (args->y.data != args->x.data)
+        memcpy((unsigned char *)args->y.data + (size_t)at * bytes,
+               (const unsigned char *)args->x.data + (size_t)at * bytes, (size_t)count * bytes);
+}
+
 HS_SIMD void rotate_heads(HsDtype dtype, const HsRopeArgs *args, int64_t at, const Angles *angles)
 {
-    const int64_t width = args->heads.head_dim, half = width / 2, end = at + hs_value_column(&args->heads, 0);
+    const int64_t width = args->heads.head_dim, end = at + hs_value_column(&args->heads, 0);
+    const int64_t rotated = hs_rope_rotated(&args->rule, width), half = rotated / 2;
     const void *x = args->x.data;
     void *y = args->y.data;
-    for (; at < end; at += width)
+    for (; at < end; at += width) {
         HS_FOR_VECTORS(i, left, 0, half, rotate_vector(dtype, x, y, at, half, angles, i, left));
+        if (rotated < width)
+            copy_elements(args, at + rotated, width - rotated);
+    }
 }
 
 static void rotate_row(const HsRopeArgs *args, int64_t row, const Angles *angles)
@@ -47,12 +60,7 @@ static void rotate_row(const HsRopeArgs *args, int64_t row, const Angles *angles
         rotate_heads(HS_BF16, args, at, angles);
     else
         rotate_heads(HS_F16, args, at, angles);
-    if (args->y.data != args->x.data) {
-        const size_t bytes = hs_dtype_bytes(args->x.dtype);
-        memcpy((unsigned char *)args->y.data + (size_t)values * bytes,
-               (const unsigned char *)args->x.data + (size_t)values * bytes,
-               (size_t)(heads->kv_heads * heads->head_dim) * bytes);
-    }
+    copy_elements(args, values, heads->kv_heads * heads->head_dim);
 }
 
 size_t HS_ISA_NAME(hs_cpu_rope_workspace)(const HsContext *context, const HsRopeArgs *args)
@@ -68,7 +76,7 @@ HsStatus HS_ISA_NAME(hs_cpu_rope)(HsContext *context, const HsRopeArgs *args)
     const HsTensor *const tensors[] = { &args->x, &args->y };
     HS_TRY(hs_attention_refuse_f64("rope", tensors, 2));
     const HsHeads *heads = &args->heads;
-    const int64_t half = heads->head_dim / 2, length = heads->sequence_length;
+    const int64_t half = hs_rope_rotated(&args->rule, heads->head_dim) / 2, length = heads->sequence_length;
     const double amplitude = hs_rope_amplitude(&args->rule);
     int32_t *first = context->workspace, *next = first ? first + length : NULL; /* of rows, by position */
     const bool documents = hs_tensor_present(&args->starts);

@@ -5,30 +5,40 @@
  * exponentials; the third walks the blocks' sums, which stand on the stack, and only inside the block that holds the
  * label, single exponentials.  Sums of blocks are in f32, sums over blocks in double: a vocabulary of 50,000 loses no
  * small probabilities.
+ * Rows with a cap have their own copy of the passes.
  */
 #include <math.h>
 
 #include "kernels/cpu/cpu.h"
-#include "kernels/cpu/simd.h"
+#include "kernels/cpu/logit_cap.h"
 
-/* Exponentials of one block, `count` of them, the other lanes zero; their sum. */
 enum { BLOCK = 512 };
 
-HS_SIMD HsF32x16 exponentials_vector(HsDtype in, const void *logits, int64_t begin, float maximum, float *exponentials,
-                                     int64_t i, int64_t left)
+/* How a row is read; constants where it is begun, but for the cap. */
+typedef struct Reading {
+    HsDtype in;
+    bool capped;
+    float cap;
+} Reading;
+
+/* Exponentials of one block, `count` of them, the other lanes zero; their sum. */
+HS_SIMD HsF32x16 exponentials_vector(Reading reading, const void *logits, int64_t begin, float maximum,
+                                     float *exponentials, int64_t i, int64_t left)
 {
-    const HsF32x16 x = hs_simd_load_part(in, logits, begin + i, left);
-    const HsF32x16 e = hs_simd_keep_first(hs_simd_exp(x - maximum), left);
+    const HsF32x16 x = hs_simd_load_part(reading.in, logits, begin + i, left);
+    const HsF32x16 logit = hs_simd_cap(reading.capped, x, reading.cap).logit;
+    const HsF32x16 e = hs_simd_keep_first(hs_simd_exp(logit - maximum), left);
     hs_simd_store_f32(exponentials + i, e);
     return e;
 }
 
-HS_SIMD float block_exponentials(HsDtype in, const void *logits, int64_t begin, int64_t count, float maximum,
+HS_SIMD float block_exponentials(Reading reading, const void *logits, int64_t begin, int64_t count, float maximum,
                                  float exponentials[BLOCK])
 {
     HsF32Parts sum = { 0 };
-    HS_FOR_VECTORS(i, left, 0, count,
-                   hs_simd_accumulate(&sum, exponentials_vector(in, logits, begin, maximum, exponentials, i, left)));
+    HS_FOR_VECTORS(
+        i, left, 0, count,
+        hs_simd_accumulate(&sum, exponentials_vector(reading, logits, begin, maximum, exponentials, i, left)));
     return hs_simd_sum(sum.whole);
 }
 
@@ -60,36 +70,42 @@ static int64_t label_in_block(const float exponentials[BLOCK], int64_t count, do
     return last;
 }
 
-HS_SIMD int32_t sample_row(HsDtype in, const void *logits, int64_t first, int64_t vocabulary, float uniform)
+HS_SIMD int32_t sample_row(Reading reading, const void *logits, int64_t first, int64_t vocabulary, float uniform)
 {
-    const float maximum = largest(in, logits, first, vocabulary);
+    const float maximum = hs_simd_cap_one(reading.capped, largest(reading.in, logits, first, vocabulary), reading.cap);
     float exponentials[BLOCK];
     double total = 0.0, sum = 0.0;
     for (int64_t begin = 0; begin < vocabulary; begin += BLOCK) {
         const int64_t left = vocabulary - begin;
         const int64_t count = left < BLOCK ? left : BLOCK;
-        total += (double)block_exponentials(in, logits, first + begin, count, maximum, exponentials);
+        total += (double)block_exponentials(reading, logits, first + begin, count, maximum, exponentials);
     }
     const double limit = (double)uniform * total;
     /* The same sums in the same order: the last block's reaches `total`, which exceeds the limit. */
     for (int64_t begin = 0; begin < vocabulary; begin += BLOCK) {
         const int64_t left = vocabulary - begin, count = left < BLOCK ? left : BLOCK;
         const double before = sum;
-        sum += (double)block_exponentials(in, logits, first + begin, count, maximum, exponentials);
+        sum += (double)block_exponentials(reading, logits, first + begin, count, maximum, exponentials);
         if (sum > limit)
             return (int32_t)(begin + label_in_block(exponentials, count, before, limit));
     }
     return (int32_t)(vocabulary - 1); /* only with NaN: its gradient will tell */
 }
 
-static int32_t sample_any_row(const HsTensor *logits, int64_t row, float uniform)
+HS_SIMD int32_t sample_typed_row(bool capped, float cap, const HsTensor *logits, int64_t row, float uniform)
 {
     const int64_t vocabulary = logits->shape[1], first = row * vocabulary;
     if (logits->dtype == HS_BF16)
-        return sample_row(HS_BF16, logits->data, first, vocabulary, uniform);
+        return sample_row((Reading){ HS_BF16, capped, cap }, logits->data, first, vocabulary, uniform);
     if (logits->dtype == HS_F16)
-        return sample_row(HS_F16, logits->data, first, vocabulary, uniform);
-    return sample_row(HS_F32, logits->data, first, vocabulary, uniform);
+        return sample_row((Reading){ HS_F16, capped, cap }, logits->data, first, vocabulary, uniform);
+    return sample_row((Reading){ HS_F32, capped, cap }, logits->data, first, vocabulary, uniform);
+}
+
+static int32_t sample_any_row(const HsSampleLabelsArgs *args, int64_t row, float uniform)
+{
+    return args->cap > 0.0f ? sample_typed_row(true, args->cap, &args->logits, row, uniform)
+                            : sample_typed_row(false, 0.0f, &args->logits, row, uniform);
 }
 
 HsStatus HS_ISA_NAME(hs_cpu_sample_labels)(HsContext *context, const HsSampleLabelsArgs *args)
@@ -103,7 +119,7 @@ HsStatus HS_ISA_NAME(hs_cpu_sample_labels)(HsContext *context, const HsSampleLab
             continue;
         const int64_t number = numbers ? numbers[row] : row;
         const HsPhilox draw = hs_rng_draw(&args->rng, (uint64_t)(args->rng.row_offset + number));
-        targets[row] = sample_any_row(&args->logits, row, hs_rng_uniform(draw.word[0]));
+        targets[row] = sample_any_row(args, row, hs_rng_uniform(draw.word[0]));
     }
     return HS_OK;
 }

@@ -43,6 +43,7 @@ HsStatus describe_attention(const char *op, const HsHeads &heads, const HsScoreR
                    starts ? data_of<const int32_t>(rule.starts) : nullptr,
                    (float)((double)rule.cap / scale),
                    rule.cap > 0.0f ? (float)(2.0 * 1.4426950408889634 * scale / (double)rule.cap) : 0.0f,
+                   nullptr,
                    {} };
     attention->dropout = { rng, (uint32_t)ceil((double)dropout * 0x1p24), (float)(1.0 / (1.0 - (double)dropout)),
                            heads.sequence_length % 4 == 0 };
@@ -137,6 +138,7 @@ HsStatus attention_forward(HsContext *context, const HsAttentionArgs *args)
 {
     Attention attention;
     HS_TRY(describe_attention("attention_forward", args->heads, args->rule, args->dropout, args->rng, &attention));
+    attention.sinks = hs_tensor_present(&args->sinks) ? data_of<const float>(args->sinks) : nullptr;
     const HsTensor *const tensors[] = { &args->qkv, &args->out };
     HS_TRY(refuse_f64("attention_forward", tensors, 2));
     if (!fits_mma(attention, tensors, 2)) {

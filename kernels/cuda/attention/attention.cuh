@@ -17,8 +17,8 @@
  * Rules (HsScoreRule): several documents in a sequence and windows hide keys, walks begin and end at the tiles that a
  * block's rows see, and in tiles that hold a border keys are hidden one by one.  A running maximum is finite from the start,
  * so that a row with all keys hidden so far has probabilities of 0.  A capped score is made as soon as the product is
- * there, still without the scale:  s' = (cap / scale) tanh(scale s / cap).  Kernels are compiled twice,
- * so that the one for all keys and plain scores pays nothing for the other.
+ * there, still without the scale:  s' = (cap / scale) tanh(scale s / cap).  A head's sink joins the softmax when its
+ * row is through.  Kernels are compiled twice, so that the one for all keys and plain scores pays nothing for the other.
  */
 #ifndef HS_KERNELS_CUDA_ATTENTION_ATTENTION_CUH
 #define HS_KERNELS_CUDA_ATTENTION_ATTENTION_CUH
@@ -42,11 +42,12 @@ struct Attention {
     int window;              /* keys that a query sees; length: all */
     const int32_t *starts;   /* [batch length], where documents begin; NULL: one a sequence */
     float cap, cap_exponent; /* cap / scale; 2 log2(e) scale / cap: of a score to what its tanh is made of; 0: none */
+    const float *sinks;      /* [heads], of forward alone; NULL: none */
     AmaxOut amax;            /* of out, or of dqkv; of 16 bits alone, the others' is found by a pass (attention.cu) */
 
     bool ruled() const
     {
-        return hides || cap != 0.0f;
+        return hides || cap != 0.0f || sinks != nullptr;
     }
 };
 
@@ -68,7 +69,20 @@ template <bool ruled> HS_DEVICE void fix_rule(Attention &attention)
     if (!ruled) {
         attention.hides = false;
         attention.cap_exponent = 0.0f;
+        attention.sinks = nullptr;
     }
+}
+
+/* The head's sink in the denominator of a row, in powers of two; returns what the row's sum of values shrinks by. */
+HS_DEVICE float add_sink(const float *sinks, int head, float &maximum, float &total)
+{
+    if (sinks == nullptr)
+        return 1.0f;
+    const float sink = sinks[head] * LOG2_E, larger = fmaxf(maximum, sink);
+    const float shrink = ptx::exp2_approximate(maximum - larger);
+    total = fmaf(total, shrink, ptx::exp2_approximate(sink - larger));
+    maximum = larger;
+    return shrink;
 }
 
 /* The first key that a sequence's query sees; behind the last query, that one's.  first_row: the sequence's. */

@@ -67,6 +67,14 @@ template <int count> HS_DEVICE void join(Partial<count> &a, const Partial<count>
     a.maximum = maximum;
 }
 
+/* The head's sink, which no value belongs to, joins last.  head: in the whole call. */
+HS_DEVICE float end_row(const Attention &attention, int64_t head, Partial<1> &sum)
+{
+    if (attention.sinks != nullptr)
+        join(sum, { attention.sinks[head % attention.heads] * LOG2_E, 1.0f, { 0.0f } });
+    return sum.value[0] / sum.total;
+}
+
 /* Join the groups of the block, one query head after another: a thread takes elements of the head, over all groups in
  * order.  first_head: of `row`, in the whole call; value: room for [groups][lanes * count] of one query head. */
 template <int chunk, int chunks, int heads>
@@ -99,7 +107,7 @@ HS_DEVICE void join_groups(const CachedCall &call, const Partial<chunk * chunks>
                             total[h * CACHED_THREADS + other],
                             { value[other * pitch + d] } });
             if (call.splits == 1) {
-                store_any(call.out, call.out_dtype, head * head_dim + d, sum.value[0] / sum.total);
+                store_any(call.out, call.out_dtype, head * head_dim + d, end_row(call.attention, head, sum));
                 continue;
             }
             float *const destination = call.partial + (head * call.splits + blockIdx.y) * (2 + head_dim);
@@ -242,7 +250,7 @@ __global__ void attention_cached_join_kernel(CachedCall call)
             const float *const other = partial + split * pitch;
             join(sum, { other[0], other[1], { other[2 + d] } });
         }
-        store_any(call.out, call.out_dtype, head * head_dim + d, sum.value[0] / sum.total);
+        store_any(call.out, call.out_dtype, head * head_dim + d, end_row(call.attention, head, sum));
     }
 }
 
@@ -308,6 +316,7 @@ HsStatus attention_cached(HsContext *context, const HsAttentionCachedArgs *args)
     HS_TRY(refuse_f64("attention_cached", tensors, 2));
     CachedCall call = {};
     HS_TRY(describe_attention("attention_cached", args->heads, args->rule, 0.0f, HsRng{}, &call.attention));
+    call.attention.sinks = hs_tensor_present(&args->sinks) ? data_of<const float>(args->sinks) : nullptr;
     const int keys = (int)(args->position_start + args->heads.sequence_length - first_of_all(args));
     call.window = args->rule.window > 0 && args->rule.window < INT_MAX ? (int)args->rule.window : INT_MAX;
     call.base = (int)first_of_all(args);

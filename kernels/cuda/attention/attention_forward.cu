@@ -223,9 +223,10 @@ __global__ void __launch_bounds__(Shape::threads, 2)
     for (int m = 0; m < row_tiles; m++)
 #pragma unroll
         for (int half = 0; half < 2; half++) {
-            const float total = quad_sum(softmax.total[m][half]);
+            float total = quad_sum(softmax.total[m][half]);
             const int query = warp_query + m * 16 + half * 8 + lane / 4;
-            factors[m][half] = attention.dropout.factor / total;
+            const float shrink = add_sink(attention.sinks, head, softmax.maximum[m][half], total);
+            factors[m][half] = attention.dropout.factor * shrink / total;
             if (lane % 4 == 0 && query < length)
                 lse[(first_row + query) * attention.heads + head] =
                     softmax.maximum[m][half] * (1.0f / LOG2_E) + logf(total);

@@ -125,8 +125,9 @@ __global__ void __launch_bounds__(EXACT_THREADS, 2)
 #pragma unroll
     for (int i = 0; i < rows; i++) {
         const int query = first_query + exact_down() + i * EXACT_DOWN;
-        const float sum = reduce_across<SumOf>(total[i]);
-        factor[i] = attention.dropout.factor / sum;
+        float sum = reduce_across<SumOf>(total[i]);
+        const float shrink = add_sink(attention.sinks, head, maximum[i], sum);
+        factor[i] = attention.dropout.factor * shrink / sum;
         if (exact_across() == 0 && query < length)
             lse[(first_row + query) * attention.heads + head] = maximum[i] * (1.0f / LOG2_E) + logf(sum);
     }

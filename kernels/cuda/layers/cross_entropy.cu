@@ -17,10 +17,14 @@
  * The row moves by packs, 16 bytes aligned in memory and in the cache: four elements of f32, eight of 16 bits.  Where V
  * is no multiple of those a row begins inside a pack: `shift` elements of its first pack, and some of its last one, are
  * not the row's.
+ *
+ * With a cap c what is stored is x, l_v = c tanh(x_v / c), and the gradient is dl_v (1 - (l_v / c)^2): capped once in
+ * each pass, by another exponential and a reciprocal, in kernels that are compiled apart.
  */
 #include <math.h>
 
 #include "kernels/cuda/device/device.cuh"
+#include "kernels/cuda/toolbox/logit_cap.cuh"
 #include "kernels/cuda/toolbox/ptx_copy.cuh"
 #include "kernels/cuda/toolbox/quad.cuh"
 #include "kernels/cuda/toolbox/reduce.cuh"
@@ -174,6 +178,43 @@ template <typename In> HS_DEVICE void gather(Scores &scores, const Group<In> &x)
     scores = Scores{ maximum, sum };
 }
 
+/* The same of capped logits.  Places that are not the row's count nothing, which the cap of -infinity would. */
+template <typename In>
+HS_DEVICE void gather_capped(Scores &scores, const Group<In> &x, const LogitCap &cap, const Row<In> &row,
+                             int first_pack, int limit)
+{
+    const int end = min(row.end, limit * PLACES<In>);
+    float logits[GROUP_ELEMENTS], maximum = scores.maximum;
+#pragma unroll
+    for (int k = 0; k < GROUP_PACKS<In>; k++)
+#pragma unroll
+        for (int j = 0; j < PLACES<In>; j++) {
+            const int place = (first_pack + k * (int)blockDim.x) * PLACES<In> + j;
+            const float logit = capped_logit(cap, to_float(x[k].value[j])).value;
+            logits[k * PLACES<In> + j] = place >= row.shift && place < end ? logit : -INFINITY;
+            maximum = fmaxf(maximum, logits[k * PLACES<In> + j]);
+        }
+    const float offset = maximum == -INFINITY ? 0.0f : maximum;
+    float sum = scores.sum * exponential(scores.maximum - offset);
+#pragma unroll
+    for (int i = 0; i < GROUP_ELEMENTS; i++)
+        sum += exponential(logits[i] - offset);
+    scores = Scores{ maximum, sum };
+}
+
+/* Of either kind: the packs of one group below `limit` from `source`. */
+template <bool capped, typename In>
+HS_DEVICE void gather_group(Scores &scores, const LogitCap &cap, const Row<In> &row, const In *source, int first_pack,
+                            int limit)
+{
+    Group<In> x;
+    load_group(row, source, first_pack, limit, x);
+    if constexpr (capped)
+        gather_capped<In>(scores, x, cap, row, first_pack, limit);
+    else
+        gather<In>(scores, x);
+}
+
 HS_DEVICE Scores warp_gather(const Scores &scores)
 {
     const float maximum = warp_reduce<Maximum>(scores.maximum);
@@ -199,9 +240,9 @@ struct Gradient {
 
 /* Gradients of one group, from the logits in `source` (not read where the row is not counted: they are zero).  All
  * loads come before the first store, which may be to their place. */
-template <typename In, typename Out>
-HS_DEVICE void write_group(const Row<In> &row, const Gradient &gradient, const In *source, int first_pack, int limit,
-                           Out *dlogits, bool packs)
+template <bool capped, typename In, typename Out>
+HS_DEVICE void write_group(const Row<In> &row, const Gradient &gradient, const LogitCap &cap, const In *source,
+                           int first_pack, int limit, Out *dlogits, bool packs)
 {
     Group<In> x = {};
     if (row.counted)
@@ -215,9 +256,15 @@ HS_DEVICE void write_group(const Row<In> &row, const Gradient &gradient, const I
         if (row.counted) {
 #pragma unroll
             for (int j = 0; j < PLACES<In>; j++) {
-                const float p = exp2f((to_float(x[k].value[j]) - gradient.lse) * LOG2_E); /* subnormal ones, too */
+                CappedLogit logit = { to_float(x[k].value[j]), 1.0f };
+                if constexpr (capped)
+                    logit = capped_logit(cap, logit.value);
+                const float p = exp2f((logit.value - gradient.lse) * LOG2_E); /* subnormal ones, too */
                 const float once = place + j == row.target ? gradient.scale : 0.0f;
-                round_to(result.value[j], fmaf(gradient.pull, p, -once));
+                float change = fmaf(gradient.pull, p, -once);
+                if constexpr (capped)
+                    change *= logit.slope;
+                round_to(result.value[j], change);
             }
         }
         if (packs && is_whole(row, pack)) {
@@ -233,10 +280,11 @@ HS_DEVICE void write_group(const Row<In> &row, const Gradient &gradient, const I
 
 /* cached: how many packs of a row the dynamic shared memory holds.  packs: dlogits' rows begin inside a pack where the
  * logits' do.  dlogits may be null. */
-template <typename In, typename Out>
+template <typename In, typename Out, bool capped>
 __global__ void __launch_bounds__(MOST_THREADS)
-    cross_entropy_kernel(const In *logits, const int32_t *targets, float z_loss, const float *gradient_scale,
-                         float *losses, Out *dlogits, int64_t rows, int vocabulary, int cached, bool packs)
+    cross_entropy_kernel(const In *logits, const LogitCap cap, const int32_t *targets, float z_loss,
+                         const float *gradient_scale, float *losses, Out *dlogits, int64_t rows, int vocabulary,
+                         int cached, bool packs)
 {
     HS_DYNAMIC_SHARED(unsigned char, shared);
     begin_after_kernel_before();
@@ -254,21 +302,19 @@ __global__ void __launch_bounds__(MOST_THREADS)
         const Row<In> next = row_at(logits, targets, n + gridDim.x, rows, vocabulary);
         const int end = (row.end + PLACES<In> - 1) / PLACES<In>;
         /* before any gradient can be written in its place: the reduction's barrier is between */
-        const float target_logit = row.counted && thread == 0 ? to_float(row.packs[row.target]) : 0.0f;
+        float target_logit = row.counted && thread == 0 ? to_float(row.packs[row.target]) : 0.0f;
+        if constexpr (capped)
+            target_logit = capped_logit(cap, target_logit).value;
 
         Scores scores = { -INFINITY, 0.0f };
-        Group<In> x;
         for (int g = 0; g < groups; g++) {
             wait_for_groups(groups - 1 - g);
-            if (!row.counted)
-                continue;
-            load_group(row, static_cast<const In *>(cache), g * group + thread, min(cached, end), x);
-            gather<In>(scores, x);
+            if (row.counted)
+                gather_group<capped>(scores, cap, row, static_cast<const In *>(cache), g * group + thread,
+                                     min(cached, end));
         }
-        for (int pack = cached + thread; pack < end && row.counted; pack += group) {
-            load_group(row, row.packs, pack, end, x);
-            gather<In>(scores, x);
-        }
+        for (int pack = cached + thread; pack < end && row.counted; pack += group)
+            gather_group<capped>(scores, cap, row, row.packs, pack, end);
         const float lse = block_log_sum_exp(scores, scratch + set * WARP_SIZE);
         if (thread == 0)
             losses[n] = row.counted ? lse - target_logit : 0.0f;
@@ -276,12 +322,12 @@ __global__ void __launch_bounds__(MOST_THREADS)
         if (dlogits != nullptr) {
             const Gradient gradient = { lse, scale * (1.0f + 2.0f * z_loss * lse), scale };
             for (int g = 0; g < groups; g++) {
-                write_group(row, gradient, static_cast<const In *>(cache), g * group + thread, min(cached, end),
-                            dlogits, packs);
+                write_group<capped>(row, gradient, cap, static_cast<const In *>(cache), g * group + thread,
+                                    min(cached, end), dlogits, packs);
                 fetch_group(next, cache, g * group + thread, cached);
             }
             for (int pack = cached + thread; pack < end; pack += group)
-                write_group(row, gradient, row.packs, pack, end, dlogits, packs);
+                write_group<capped>(row, gradient, cap, row.packs, pack, end, dlogits, packs);
         }
         row = next;
     }
@@ -314,9 +360,12 @@ template <typename In, typename Out> HsStatus launch(HsContext *context, const H
 
     const uintptr_t logits_phase = reinterpret_cast<uintptr_t>(logits) / sizeof(In) % PLACES<In>;
     const bool packs = reinterpret_cast<uintptr_t>(dlogits) / sizeof(Out) % PLACES<In> == logits_phase;
-    return hs_launch_after(context, HS_KERNEL((cross_entropy_kernel<In, Out>)), grid, threads, shared_bytes, logits,
-                           data_of<int32_t>(args->targets), args->z_loss, args->gradient_scale,
-                           data_of<float>(args->losses), dlogits, rows, (int)vocabulary, cached, packs);
+    return dispatch_cap(args->cap > 0.0f, [&](auto kind) {
+        return hs_launch_after(context, HS_KERNEL((cross_entropy_kernel<In, Out, decltype(kind)::capped>)), grid,
+                               threads, shared_bytes, logits, logit_cap_of(args->cap), data_of<int32_t>(args->targets),
+                               args->z_loss, args->gradient_scale, data_of<float>(args->losses), dlogits, rows,
+                               (int)vocabulary, cached, packs);
+    });
 }
 
 } // namespace

@@ -6,10 +6,12 @@
  *     match_logits   the K entries' gradients are made from what is there, then the row is scaled, then they are stored
  *     distill        maxima, sums, gradients: a row is read three times, the second and the third from L2 or L1
  * Threads walk a row side by side, so that a warp's access is one piece of memory whatever its alignment.
+ * Under a cap the largest logits are those of the largest numbers; distill has a kernel for rows where a side has one.
  */
 #include <math.h>
 
 #include "kernels/cuda/toolbox/launch.cuh"
+#include "kernels/cuda/toolbox/logit_cap.cuh"
 #include "kernels/cuda/toolbox/quad.cuh"
 #include "kernels/cuda/toolbox/reduce.cuh"
 
@@ -46,7 +48,7 @@ HS_DEVICE unsigned long long best_below(const float *row, int vocabulary, unsign
 }
 
 __global__ void __launch_bounds__(THREADS)
-    top_logits_kernel(const float *logits, float *value, int32_t *index, int vocabulary, int kept)
+    top_logits_kernel(const float *logits, const LogitCap cap, float *value, int32_t *index, int vocabulary, int kept)
 {
     HS_SHARED(unsigned long long, scratch, WARP_SIZE);
     begin_after_kernel_before();
@@ -58,7 +60,7 @@ __global__ void __launch_bounds__(THREADS)
         const int place = (int)~(uint32_t)best;
         if (threadIdx.x == 0) {
             index[n * kept + k] = best != 0ull ? place : -1;
-            value[n * kept + k] = best != 0ull ? row[place] : 0.0f;
+            value[n * kept + k] = best != 0ull ? logit_of(cap, row[place]).value : 0.0f;
         }
         if (best != 0ull && mine == best)
             mine = best_below(row, vocabulary, best);
@@ -69,9 +71,9 @@ __global__ void __launch_bounds__(THREADS)
 
 template <typename Out>
 __global__ void __launch_bounds__(THREADS)
-    match_logits_kernel(const float *logits, const int32_t *targets, const int32_t *replayed, const float *value,
-                        const int32_t *index, float weight, float target_weight, const float *gradient_scale,
-                        float *losses, Out *dlogits, int vocabulary, int kept)
+    match_logits_kernel(const float *logits, const LogitCap cap, const int32_t *targets, const int32_t *replayed,
+                        const float *value, const int32_t *index, float weight, float target_weight,
+                        const float *gradient_scale, float *losses, Out *dlogits, int vocabulary, int kept)
 {
     HS_SHARED(float, scratch, WARP_SIZE);
     begin_after_kernel_before();
@@ -88,9 +90,10 @@ __global__ void __launch_bounds__(THREADS)
     if ((int)threadIdx.x < kept)
         place = index[n * kept + threadIdx.x];
     if (place >= 0) {
-        const float distance = logits[n * vocabulary + place] - value[n * kept + threadIdx.x];
+        const CappedLogit logit = logit_of(cap, logits[n * vocabulary + place]);
+        const float distance = logit.value - value[n * kept + threadIdx.x];
         loss = share * distance * distance;
-        matched = target_weight * to_float(row[place]) + *gradient_scale * (2.0f * share * distance);
+        matched = target_weight * to_float(row[place]) + *gradient_scale * (2.0f * share * distance * logit.slope);
     }
     loss = block_reduce<Sum>(loss, 0.0f, scratch); /* and every entry has been read */
     if (target_weight != 1.0f) {
@@ -106,23 +109,33 @@ __global__ void __launch_bounds__(THREADS)
 
 /* --- distill --- */
 
+/* capped: either side may have a cap. */
+template <bool capped> HS_DEVICE CappedLogit read_logit(const LogitCap &cap, float x)
+{
+    if constexpr (capped)
+        return logit_of(cap, x);
+    else
+        return CappedLogit{ x, 1.0f };
+}
+
 /* log sum exp(l / t) of a row, on every thread. */
-HS_DEVICE float log_sum_exp(const float *row, int vocabulary, float inverse, float *scratch)
+template <bool capped>
+HS_DEVICE float log_sum_exp(const float *row, const LogitCap &cap, int vocabulary, float inverse, float *scratch)
 {
     float maximum = -INFINITY, sum = 0.0f;
     for (int v = (int)threadIdx.x; v < vocabulary; v += THREADS)
         maximum = fmaxf(maximum, row[v]);
-    maximum = block_reduce<Maximum>(maximum, -INFINITY, scratch);
+    maximum = read_logit<capped>(cap, block_reduce<Maximum>(maximum, -INFINITY, scratch)).value;
     for (int v = (int)threadIdx.x; v < vocabulary; v += THREADS)
-        sum += expf((row[v] - maximum) * inverse);
+        sum += expf((read_logit<capped>(cap, row[v]).value - maximum) * inverse);
     return maximum * inverse + logf(block_reduce<Sum>(sum, 0.0f, scratch));
 }
 
-template <typename Out>
+template <typename Out, bool capped>
 __global__ void __launch_bounds__(THREADS)
-    distill_kernel(const float *logits, const float *teacher, const int32_t *targets, const int32_t *replayed,
-                   HsTeaching fresh, HsTeaching replay, const float *gradient_scale, float *losses, Out *dlogits,
-                   int vocabulary)
+    distill_kernel(const float *logits, const float *teacher, const LogitCap cap, const LogitCap teacher_cap,
+                   const int32_t *targets, const int32_t *replayed, HsTeaching fresh, HsTeaching replay,
+                   const float *gradient_scale, float *losses, Out *dlogits, int vocabulary)
 {
     HS_SHARED(float, scratch, WARP_SIZE);
     begin_after_kernel_before();
@@ -140,14 +153,19 @@ __global__ void __launch_bounds__(THREADS)
     const float pull = *gradient_scale * teaching.weight / teaching.temperature;
     const float *student_row = logits + n * vocabulary, *teacher_row = teacher + n * vocabulary;
     Out *row = dlogits + n * vocabulary;
-    const float student_lse = log_sum_exp(student_row, vocabulary, inverse, scratch);
-    const float teacher_lse = log_sum_exp(teacher_row, vocabulary, inverse, scratch);
+    const float student_lse = log_sum_exp<capped>(student_row, cap, vocabulary, inverse, scratch);
+    const float teacher_lse = log_sum_exp<capped>(teacher_row, teacher_cap, vocabulary, inverse, scratch);
     float divergence = 0.0f;
     for (int v = (int)threadIdx.x; v < vocabulary; v += THREADS) {
-        const float l = student_row[v] * inverse - student_lse, z = teacher_row[v] * inverse - teacher_lse;
+        const CappedLogit student = read_logit<capped>(cap, student_row[v]);
+        const float taught = read_logit<capped>(teacher_cap, teacher_row[v]).value;
+        const float l = student.value * inverse - student_lse, z = taught * inverse - teacher_lse;
         const float p = expf(l), q = expf(z);
         divergence += q * (z - l);
-        round_to(row[v], teaching.target_weight * to_float(row[v]) + pull * (p - q));
+        float change = p - q;
+        if constexpr (capped)
+            change *= student.slope;
+        round_to(row[v], teaching.target_weight * to_float(row[v]) + pull * change);
     }
     divergence = block_reduce<Sum>(divergence, 0.0f, scratch);
     if (threadIdx.x == 0)
@@ -169,8 +187,9 @@ HsStatus op::top_logits(HsContext *context, const HsTopLogitsArgs *args)
     const int64_t vocabulary = args->logits.shape[1];
     HS_TRY(check_vocabulary("top_logits", vocabulary));
     return hs_launch_after(context, HS_KERNEL(top_logits_kernel), (unsigned)args->logits.shape[0], (unsigned)THREADS, 0,
-                           (const float *)data_of<float>(args->logits), data_of<float>(args->value),
-                           data_of<int32_t>(args->index), (int)vocabulary, (int)args->index.shape[1]);
+                           (const float *)data_of<float>(args->logits), logit_cap_of(args->cap),
+                           data_of<float>(args->value), data_of<int32_t>(args->index), (int)vocabulary,
+                           (int)args->index.shape[1]);
 }
 
 HsStatus op::match_logits(HsContext *context, const HsMatchLogitsArgs *args)
@@ -181,10 +200,11 @@ HsStatus op::match_logits(HsContext *context, const HsMatchLogitsArgs *args)
         using Out = decltype(out);
         return hs_launch_after(
             context, HS_KERNEL(match_logits_kernel<Out>), (unsigned)args->logits.shape[0], (unsigned)THREADS, 0,
-            (const float *)data_of<float>(args->logits), (const int32_t *)data_of<int32_t>(args->targets),
-            (const int32_t *)data_of<int32_t>(args->replayed), (const float *)data_of<float>(args->value),
-            (const int32_t *)data_of<int32_t>(args->index), args->weight, args->target_weight, args->gradient_scale,
-            data_of<float>(args->losses), data_of<Out>(args->dlogits), (int)vocabulary, (int)args->index.shape[1]);
+            (const float *)data_of<float>(args->logits), logit_cap_of(args->cap),
+            (const int32_t *)data_of<int32_t>(args->targets), (const int32_t *)data_of<int32_t>(args->replayed),
+            (const float *)data_of<float>(args->value), (const int32_t *)data_of<int32_t>(args->index), args->weight,
+            args->target_weight, args->gradient_scale, data_of<float>(args->losses), data_of<Out>(args->dlogits),
+            (int)vocabulary, (int)args->index.shape[1]);
     });
 }
 
@@ -194,12 +214,15 @@ HsStatus op::distill(HsContext *context, const HsDistillArgs *args)
     HS_TRY(check_vocabulary("distill", vocabulary));
     return dispatch_act(args->dlogits.dtype, [&](auto out) {
         using Out = decltype(out);
-        return hs_launch_after(
-            context, HS_KERNEL(distill_kernel<Out>), (unsigned)args->logits.shape[0], (unsigned)THREADS, 0,
-            (const float *)data_of<float>(args->logits), (const float *)data_of<float>(args->teacher),
-            (const int32_t *)data_of<int32_t>(args->targets), (const int32_t *)optional_data<int32_t>(args->replayed),
-            args->fresh, args->again, args->gradient_scale, data_of<float>(args->losses), data_of<Out>(args->dlogits),
-            (int)vocabulary);
+        return dispatch_cap(args->cap > 0.0f || args->teacher_cap > 0.0f, [&](auto kind) {
+            return hs_launch_after(
+                context, HS_KERNEL((distill_kernel<Out, decltype(kind)::capped>)), (unsigned)args->logits.shape[0],
+                (unsigned)THREADS, 0, (const float *)data_of<float>(args->logits),
+                (const float *)data_of<float>(args->teacher), logit_cap_of(args->cap), logit_cap_of(args->teacher_cap),
+                (const int32_t *)data_of<int32_t>(args->targets),
+                (const int32_t *)optional_data<int32_t>(args->replayed), args->fresh, args->again, args->gradient_scale,
+                data_of<float>(args->losses), data_of<Out>(args->dlogits), (int)vocabulary);
+        });
     });
 }
 

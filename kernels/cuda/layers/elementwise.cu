@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Operations that read and write each element once: dropout with its residual, convert, combine, normalize.
+ * Operations that read and write each element once: dropout with its residual, convert, combine, normalize, blend.
  *
  * Bound by memory.  One kernel serves all: each thread moves PACKS packs of 16 bytes of the widest operand, a block's
  * worth apart, so that every access of a warp is one contiguous piece; all loads are issued before the first is used,
@@ -212,6 +212,30 @@ HsStatus op::combine(HsContext *context, const HsCombineArgs *args)
 {
     const HsTensor &kept = args->beta != 0.0f ? args->y : ABSENT;
     return run_elementwise(context, CombineRule{ args->alpha, args->beta }, args->x, kept, args->y);
+}
+
+/* a x + sign b z, with a and b in device memory; a NULL: 1 */
+struct BlendRule {
+    const float *a, *b;
+    float sign;
+
+    template <int width>
+    HS_MEMBER void apply(int64_t, const float (&x)[width], const float (&z)[width], float (&y)[width]) const
+    {
+        const float first = a != nullptr ? *a : 1.0f, second = sign * *b;
+#pragma unroll
+        for (int i = 0; i < width; i++)
+            y[i] = fmaf(first, x[i], second * z[i]);
+    }
+};
+
+template <> constexpr int least_blocks<BlendRule, View<Bf16>> = 5; /* as of combine */
+
+HsStatus op::blend_forward(HsContext *context, const HsBlendArgs *args)
+{
+    const float *const a = hs_tensor_present(&args->a) ? data_of<float>(args->a) + args->at : nullptr;
+    const BlendRule rule = { a, data_of<float>(args->b) + args->at, args->sign };
+    return run_elementwise(context, rule, args->x, args->z, args->y);
 }
 
 } // namespace HS_CUDA_NAMESPACE

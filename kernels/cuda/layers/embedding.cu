@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * Token and position embeddings (Radford et al. 2019: both learned, added):
- *     y[n,c] = token_table[tokens[n],c] + position_table[start + n mod T - starts[n], c]
+ *     y[n,c] = factor token_table[tokens[n],c] + position_table[start + n mod T - starts[n], c]
  * Bound by memory: a table row read, a position row from L2 (sequences share it), a row written.  A thread makes the
  * same four columns of several rows: reading the token and then its table row are two waits, which the rows share.
  */
@@ -18,9 +18,10 @@ enum { ROWS_PER_THREAD = 4 };
 
 /* Columns column .. column + 3 of rows n .. n + count - 1. */
 template <bool whole, typename Table, typename Position, typename Y>
-HS_DEVICE void embed_quads(const int32_t *tokens, const Table *token_table, const Position *position_table,
-                           const int32_t *starts, uint32_t sequence_length, int64_t position_start, Y *y, int64_t n,
-                           int count, int64_t columns, int64_t column, int left)
+HS_DEVICE void embed_quads(const int32_t *tokens, const Table *token_table, float factor,
+                           const Position *position_table, const int32_t *starts, uint32_t sequence_length,
+                           int64_t position_start, Y *y, int64_t n, int count, int64_t columns, int64_t column,
+                           int left)
 {
     Pack<Table, QUAD> token[ROWS_PER_THREAD];
     Pack<Position, QUAD> position[ROWS_PER_THREAD] = {};
@@ -44,7 +45,8 @@ HS_DEVICE void embed_quads(const int32_t *tokens, const Table *token_table, cons
 #pragma unroll
         for (int j = 0; j < QUAD; j++) {
             const float value = to_float(token[r].value[j]);
-            round_to(sum.value[j], position_table != nullptr ? value + to_float(position[r].value[j]) : value);
+            round_to(sum.value[j],
+                     position_table != nullptr ? fmaf(factor, value, to_float(position[r].value[j])) : factor * value);
         }
         if (r < count)
             store_quad<whole>(y + (n + r) * columns, column, left, sum);
@@ -54,7 +56,7 @@ HS_DEVICE void embed_quads(const int32_t *tokens, const Table *token_table, cons
 /* aligned: all rows begin at whole quads; documents: there are starts. */
 template <typename Table, typename Position, typename Y, bool documents>
 __global__ void __launch_bounds__(QUAD_THREADS)
-    embedding_fwd_kernel(const int32_t *tokens, const Table *token_table, const Position *position_table,
+    embedding_fwd_kernel(const int32_t *tokens, const Table *token_table, float factor, const Position *position_table,
                          const int32_t *starts, uint32_t sequence_length, int64_t position_start, Y *y, int64_t rows,
                          int64_t columns, bool aligned)
 {
@@ -66,11 +68,11 @@ __global__ void __launch_bounds__(QUAD_THREADS)
     if (!documents)
         starts = nullptr; /* known when compiling */
     if (aligned)
-        embed_quads<true>(tokens, token_table, position_table, starts, sequence_length, position_start, y, n, count,
-                          columns, column, QUAD);
+        embed_quads<true>(tokens, token_table, factor, position_table, starts, sequence_length, position_start, y, n,
+                          count, columns, column, QUAD);
     else
-        embed_quads<false>(tokens, token_table, position_table, starts, sequence_length, position_start, y, n, count,
-                           columns, column, left < QUAD ? (int)left : (int)QUAD);
+        embed_quads<false>(tokens, token_table, factor, position_table, starts, sequence_length, position_start, y, n,
+                           count, columns, column, left < QUAD ? (int)left : (int)QUAD);
 }
 
 } // namespace
@@ -96,7 +98,7 @@ HsStatus op::embedding_forward(HsContext *context, const HsEmbeddingArgs *args)
                     return hs_launch_after(
                         context, HS_KERNEL((embedding_fwd_kernel<Table, Position, Y, decltype(kind)::documents>)),
                         blocks.grid, blocks.block, 0, (const int32_t *)data_of<int32_t>(args->tokens),
-                        (const Table *)data_of<Table>(args->token_table),
+                        (const Table *)data_of<Table>(args->token_table), args->factor,
                         (const Position *)optional_data<Position>(args->position_table),
                         (const int32_t *)optional_data<int32_t>(args->starts), (uint32_t)args->sequence_length,
                         args->position_start, data_of<Y>(args->y), rows, columns, aligned);

@@ -13,9 +13,9 @@
  *     stored         table: 2, 5    head: 7           head: 7, table: 9
  *                    tail: 7
  *
- * Then the block of the tile that holds a run's tail adds the run's tail and heads to the table.  What bounds it: dy is
- * read once (in pieces of 512 bytes), table rows that occur are read and written once; the workspace's sums are 1/32 of
- * dy's size.
+ * Then the block of the tile that holds a run's tail adds the run's tail and heads to the table.  The factor comes to a
+ * sum that is whole, in the multiply-add that rounds the table's row.  What bounds it: dy is read once (in pieces of
+ * 512 bytes), table rows that occur are read and written once; the workspace's sums are 1/32 of dy's size.
  */
 #include "kernels/cuda/layers/token_order.cuh"
 #include "kernels/cuda/toolbox/quad.cuh"
@@ -41,6 +41,7 @@ enum { HEAD, TAIL, SIDES };
 struct OrderedRows {
     const int32_t *tokens, *order;
     int64_t rows, columns, tiles;
+    float factor;    /* of sums on their way into the table */
     float *partials; /* [tiles][SIDES][columns] */
 };
 
@@ -54,13 +55,14 @@ HS_DEVICE float *partial(const OrderedRows &ordered, int64_t tile, int side)
     return ordered.partials + (tile * SIDES + side) * ordered.columns;
 }
 
-/* row[column ..] += sum, rounded once. */
-template <bool whole, typename T> HS_DEVICE void add_quad(T *row, int64_t column, int left, const float (&sum)[QUAD])
+/* row[column ..] += factor sum, rounded once. */
+template <bool whole, typename T>
+HS_DEVICE void add_quad(T *row, int64_t column, int left, float factor, const float (&sum)[QUAD])
 {
     Pack<T, QUAD> quad = load_quad<whole>(row, column, left);
 #pragma unroll
     for (int j = 0; j < QUAD; j++)
-        round_to(quad.value[j], to_float(quad.value[j]) + sum[j]);
+        round_to(quad.value[j], fmaf(factor, sum[j], to_float(quad.value[j])));
     store_quad<whole>(row, column, left, quad);
 }
 
@@ -101,7 +103,7 @@ HS_DEVICE void add_tile(const OrderedRows &ordered, const Dy *dy, Table *table, 
                     store_quad<whole>(partial(ordered, tile, HEAD), column, left,
                                       Pack<float, QUAD>{ { sum[0], sum[1], sum[2], sum[3] } });
                 else if (left > 0)
-                    add_quad<whole>(table + current * ordered.columns, column, left, sum);
+                    add_quad<whole>(table + current * ordered.columns, column, left, ordered.factor, sum);
                 token_before = -1; /* what follows begins here */
                 current = token[k];
 #pragma unroll
@@ -120,7 +122,7 @@ HS_DEVICE void add_tile(const OrderedRows &ordered, const Dy *dy, Table *table, 
         store_quad<whole>(partial(ordered, tile, came ? HEAD : TAIL), column, left,
                           Pack<float, QUAD>{ { sum[0], sum[1], sum[2], sum[3] } });
     else
-        add_quad<whole>(table + current * ordered.columns, column, left, sum);
+        add_quad<whole>(table + current * ordered.columns, column, left, ordered.factor, sum);
 }
 
 /* aligned: rows of dy, table and partials begin at whole quads, and columns are a multiple of four. */
@@ -184,7 +186,7 @@ HS_DEVICE void add_run(const OrderedRows &ordered, Table *table, int64_t tile, i
         for (int j = 0; j < QUAD; j++)
             sum[j] += quad.value[j];
     }
-    add_quad<whole>(table + token * ordered.columns, column, left, sum);
+    add_quad<whole>(table + token * ordered.columns, column, left, ordered.factor, sum);
 }
 
 template <typename Table>
@@ -215,7 +217,7 @@ HS_DEVICE void add_position(const Dy *dy, Table *table, int64_t position, int64_
         for (int j = 0; j < QUAD; j++)
             sum[j] += to_float(quad.value[j]);
     }
-    add_quad<whole>(table + position * columns, column, left, sum);
+    add_quad<whole>(table + position * columns, column, left, 1.0f, sum);
 }
 
 template <typename Dy, typename Table>
@@ -294,15 +296,15 @@ size_t workspace::embedding_backward(const HsContext *, const HsEmbeddingBackwar
            sizeof(float);
 }
 
-/* table[names[n]] += dy[n] */
+/* table[names[n]] += factor dy[n] */
 static HsStatus add_to_table(HsContext *context, const HsEmbeddingBackwardArgs *args, const int32_t *names,
-                             const HsTensor &table)
+                             float factor, const HsTensor &table)
 {
     static_assert(sizeof(float) == sizeof(int32_t), "the workspace's two parts have elements of one size");
     const int64_t rows = args->dy.shape[0], columns = args->dy.shape[1];
     const bool aligned = columns % QUAD == 0 && quad_aligned(args->dy) && quad_aligned(table);
     float *partials = static_cast<float *>(context->workspace);
-    OrderedRows ordered = { names, nullptr, rows, columns, (int64_t)blocks_for(rows, TILE_ROWS), partials };
+    OrderedRows ordered = { names, nullptr, rows, columns, (int64_t)blocks_for(rows, TILE_ROWS), factor, partials };
     if (rows > INT32_MAX)
         return hs_fail(HS_EUNSUPPORTED, "embedding_backward: %lld rows are more than an int32 counts", (long long)rows);
     HS_TRY(order_tokens(context, ordered.tokens, rows, table.shape[0],
@@ -323,13 +325,13 @@ static HsStatus add_to_document_positions(HsContext *context, const HsEmbeddingB
         static_cast<int32_t *>(context->workspace) + partial_elements(args) + token_order_elements(rows);
     HS_TRY(hs_launch_after(context, HS_KERNEL(document_positions_kernel), blocks_for(rows, QUAD_THREADS), QUAD_THREADS,
                            0, (const int32_t *)data_of<int32_t>(args->starts), positions, args->sequence_length, rows));
-    return add_to_table(context, args, positions, args->dposition_table);
+    return add_to_table(context, args, positions, 1.0f, args->dposition_table);
 }
 
 HsStatus op::embedding_backward(HsContext *context, const HsEmbeddingBackwardArgs *args)
 {
     if (hs_tensor_present(&args->dtoken_table))
-        HS_TRY(add_to_table(context, args, data_of<int32_t>(args->tokens), args->dtoken_table));
+        HS_TRY(add_to_table(context, args, data_of<int32_t>(args->tokens), args->factor, args->dtoken_table));
     if (orders_positions(args))
         return add_to_document_positions(context, args);
     if (!hs_tensor_present(&args->dposition_table))

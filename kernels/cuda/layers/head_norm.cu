@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT
  *
- * QK-norm: root-mean-square norm of each q and k head of the packed projection, before RoPE; v heads are copied.
+ * QK-norm: root-mean-square norm of each q and k head of the packed projection, or of all q features at once and all k
+ * features at once, before RoPE; v heads are copied.
  *     y = weight xhat,   xhat = x rstd,   rstd = 1 / sqrt(mean(x^2) + epsilon)
  *     dx = rstd (g - xhat mean(g xhat)),   g = weight dy,   dweight += sum over rows and heads of dy xhat
  *
  * Bound by memory.  A head (at most 256 elements) is held by a group of `lanes` lanes of one warp, 8 elements each, so
  * sums are a few shuffles and there is no barrier.  Neighbouring groups take neighbouring heads: a warp's accesses are
- * contiguous.
+ * contiguous.  All of a kind at once is a row of a norm, in wider rows: norm.cu's kernels, and a copy of columns.
  */
 #include "kernels/cuda/layers/norm.cuh"
 
@@ -58,6 +59,22 @@ HS_DEVICE void load_head(const X &x, int64_t start, int head_width, int lanes, f
     }
 }
 
+/* The same of a weight; of a norm without one, ones. */
+template <int width>
+HS_DEVICE void load_head_weight(const View<float> &weight, int head_width, int lanes,
+                                float (&values)[TILE / width][width])
+{
+    if (weight.data) {
+        load_head<width>(weight, 0, head_width, lanes, values);
+    } else {
+#pragma unroll
+        for (int pack = 0; pack < TILE / width; pack++)
+#pragma unroll
+            for (int i = 0; i < width; i++)
+                values[pack][i] = 1.0f;
+    }
+}
+
 template <int width, typename Y>
 HS_DEVICE void store_head(const Y &y, int64_t start, int head_width, int lanes,
                           const float (&values)[TILE / width][width])
@@ -74,7 +91,7 @@ HS_DEVICE void store_head(const Y &y, int64_t start, int head_width, int lanes,
 template <typename X> struct HeadNormForward {
     HeadLayout layout;
     X x, y;
-    View<float> q_weight, k_weight;
+    View<float> q_weight, k_weight; /* data may be NULL */
     float *rstd;
     float epsilon;
 };
@@ -100,8 +117,8 @@ template <int width, typename Task> __global__ void __launch_bounds__(THREADS) h
     if (head < layout.normed_heads) {
         const float rstd = 1.0f / sqrtf(squares / (float)layout.head_width + task.epsilon);
         float weight[TILE / width][width];
-        load_head<width>(head < layout.query_heads ? task.q_weight : task.k_weight, 0, head_width, layout.lanes,
-                         weight);
+        load_head_weight<width>(head < layout.query_heads ? task.q_weight : task.k_weight, head_width, layout.lanes,
+                                weight);
 #pragma unroll
         for (int pack = 0; pack < TILE / width; pack++)
 #pragma unroll
@@ -164,7 +181,7 @@ __global__ void __launch_bounds__(THREADS) head_norm_backward_kernel(const Task 
         float dy[TILE / width][width], x[TILE / width][width], weight[TILE / width][width];
         load_head<width>(task.dy, start, head_width, layout.lanes, dy);
         load_head<width>(task.x, start, normed ? head_width : 0, layout.lanes, x);
-        load_head<width>(query ? task.q_weight : task.k_weight, 0, normed ? head_width : 0, layout.lanes, weight);
+        load_head_weight<width>(query ? task.q_weight : task.k_weight, normed ? head_width : 0, layout.lanes, weight);
         const bool has_rstd = normed && index < heads;
         const float rstd = has_rstd ? task.rstd[(first + row_in_block) * layout.normed_heads + head] : 0.0f;
         float sum = 0.0f;
@@ -211,8 +228,63 @@ static HsStatus launch_forward(const HsContext *context, const HsHeadNormArgs *a
     return hs_launch_after(context, HS_KERNEL((head_norm_forward_kernel<width, Task>)), blocks, THREADS, 0, task);
 }
 
+/* `columns` columns of rows of a wider matrix, from `first` on. */
+static HsTensor stretch_of(const HsTensor &matrix, int64_t first, int64_t columns)
+{
+    char *const begin = data_of<char>(matrix) + (size_t)first * hs_dtype_bytes(matrix.dtype);
+    return hs_tensor_2d(begin, matrix.dtype, matrix.shape[0], columns);
+}
+
+/* Column `which` of rstd [N,2]. */
+static HsTensor statistic_of(const HsTensor &rstd, int64_t which)
+{
+    return hs_tensor_1d(data_of<float>(rstd) + which, HS_F32, rstd.shape[0]);
+}
+
+/* Of queries, keys and values: their first columns, and the row's end. */
+struct Columns {
+    int64_t query, key, value, end;
+
+    static Columns of(const HsHeads &heads)
+    {
+        const int64_t queries = heads.heads * heads.head_dim, keys = heads.kv_heads * heads.head_dim;
+        return { 0, queries, queries + keys, queries + 2 * keys };
+    }
+};
+
+static HsStatus copy_values(HsContext *context, const HsTensor &from, const HsTensor &to, const Columns &at)
+{
+    HsCopyColumnsArgs copy = {};
+    copy.x = from;
+    copy.from = copy.to = at.value;
+    copy.columns = at.end - at.value;
+    copy.y = to;
+    return op::copy_columns(context, &copy);
+}
+
+static HsStatus whole_forward(HsContext *context, const HsHeadNormArgs *args)
+{
+    const Columns at = Columns::of(args->heads);
+    HsNormArgs norm = {};
+    norm.kind = HS_NORM_RMS;
+    norm.epsilon = args->epsilon;
+    norm.x = stretch_of(args->x, at.query, at.key);
+    norm.weight = args->q_weight;
+    norm.y = stretch_of(args->y, at.query, at.key);
+    norm.rstd = statistic_of(args->rstd, 0);
+    HS_TRY(norm_stretches(context, &norm, at.end));
+    norm.x = stretch_of(args->x, at.key, at.value - at.key);
+    norm.weight = args->k_weight;
+    norm.y = stretch_of(args->y, at.key, at.value - at.key);
+    norm.rstd = statistic_of(args->rstd, 1);
+    HS_TRY(norm_stretches(context, &norm, at.end));
+    return copy_values(context, args->x, args->y, at);
+}
+
 HsStatus op::head_norm_forward(HsContext *context, const HsHeadNormArgs *args)
 {
+    if (args->whole)
+        return whole_forward(context, args);
     if (!packs_fit(args->heads.head_dim, args->x, args->y) || !aligned_to(args->q_weight.data, 16) ||
         !aligned_to(args->k_weight.data, 16))
         return launch_forward<1>(context, args, any_view_of(args->x), any_view_of(args->y));
@@ -227,8 +299,40 @@ static PartialSums backward_sums(const HsHeadNormBackwardArgs *args)
     return partial_sums(args->x.shape[0], 1);
 }
 
+/* The queries' stretch, or the keys'. */
+static HsNormBackwardArgs whole_backward_of(const HsHeadNormBackwardArgs *args, bool query)
+{
+    const Columns at = Columns::of(args->heads);
+    const int64_t first = query ? at.query : at.key, columns = query ? at.key : at.value - at.key;
+    HsNormBackwardArgs norm = {};
+    norm.kind = HS_NORM_RMS;
+    norm.dy = stretch_of(args->dy, first, columns);
+    norm.x = stretch_of(args->x, first, columns);
+    norm.weight = query ? args->q_weight : args->k_weight;
+    norm.rstd = statistic_of(args->rstd, query ? 0 : 1);
+    norm.dx = stretch_of(args->dx, first, columns);
+    norm.dweight = query ? args->dq_weight : args->dk_weight;
+    return norm;
+}
+
+static HsStatus whole_backward(HsContext *context, const HsHeadNormBackwardArgs *args)
+{
+    const Columns at = Columns::of(args->heads);
+    const HsNormBackwardArgs query = whole_backward_of(args, true), key = whole_backward_of(args, false);
+    HS_TRY(norm_stretches_backward(context, &query, at.end));
+    HS_TRY(norm_stretches_backward(context, &key, at.end));
+    HS_TRY(copy_values(context, args->dy, args->dx, at));
+    return launch_amax(context, args->dx);
+}
+
 size_t workspace::head_norm_backward(const HsContext *, const HsHeadNormBackwardArgs *args)
 {
+    if (args->whole) { /* one after the other */
+        const int64_t rows = args->x.shape[0], width = args->heads.head_dim;
+        const size_t of_queries = norm_stretches_workspace(rows, args->heads.heads * width);
+        const size_t of_keys = norm_stretches_workspace(rows, args->heads.kv_heads * width);
+        return of_queries > of_keys ? of_queries : of_keys;
+    }
     return backward_sums(args).bytes(args->heads.head_dim, 2);
 }
 
@@ -267,6 +371,8 @@ static HsStatus launch_backward_by_dtype(const HsContext *context, const HsHeadN
 
 HsStatus op::head_norm_backward(HsContext *context, const HsHeadNormBackwardArgs *args)
 {
+    if (args->whole)
+        return whole_backward(context, args);
     HS_TRY(launch_backward_by_dtype(context, args));
     const PartialTotals totals = { { data_of<float>(args->dq_weight), data_of<float>(args->dk_weight) }, 2 };
     return add_partial_sums(context, backward_sums(args), totals, args->heads.head_dim);

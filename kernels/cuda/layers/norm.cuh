@@ -56,6 +56,80 @@ template <bool one_warp> HS_DEVICE int row_threads()
     return one_warp ? (int)WARP_SIZE : (int)blockDim.x;
 }
 
+/* Where rows begin and their statistics lie: whole rows, one behind the other; or stretches of wider rows, two of each,
+ * with their statistics in pairs (head_norm.cu). */
+struct WholeRows {
+    HS_MEMBER int64_t begin(int64_t row, int columns) const
+    {
+        return row * columns;
+    }
+    HS_MEMBER int64_t statistic(int64_t row) const
+    {
+        return row;
+    }
+};
+struct Stretches {
+    int64_t stride;
+
+    HS_MEMBER int64_t begin(int64_t row, int) const
+    {
+        return row * stride;
+    }
+    HS_MEMBER int64_t statistic(int64_t row) const
+    {
+        return 2 * row;
+    }
+};
+
+/* A weight's neighbours; of a norm without a weight, ones. */
+template <bool has_weight, int width>
+HS_DEVICE void load_known_weight(const View<float> &weight, int column, float (&values)[width])
+{
+    if constexpr (has_weight) {
+        weight.load(column, values);
+    } else {
+#pragma unroll
+        for (int i = 0; i < width; i++)
+            values[i] = 1.0f;
+    }
+}
+template <int width> HS_DEVICE void load_weight(const View<float> &weight, int column, float (&values)[width])
+{
+    if (weight.data)
+        load_known_weight<true>(weight, column, values);
+    else
+        load_known_weight<false>(weight, column, values);
+}
+
+/* Neighbours as they lie in memory, so that they take few registers while they wait.  Words, as compilers may keep two
+ * 16-bit elements in two registers. */
+template <int width, typename T> using Words = Pack<uint32_t, width *(int)sizeof(T) / 4>;
+
+template <int width, typename T> HS_DEVICE Words<width, T> fetch(const View<T> &view, int64_t index)
+{
+    return load_pack<uint32_t, width *(int)sizeof(T) / 4>(reinterpret_cast<const uint32_t *>(view.data + index));
+}
+template <int width> HS_DEVICE Pack<float, 1> fetch(const AnyView &view, int64_t index)
+{
+    float value[1];
+    view.load(index, value);
+    return { { value[0] } };
+}
+
+template <typename T, int width>
+HS_DEVICE void unpack(const View<T> &, const Words<width, T> &words, float (&values)[width])
+{
+    Pack<T, width> pack;
+    memcpy(&pack, &words, sizeof pack);
+#pragma unroll
+    for (int i = 0; i < width; i++)
+        values[i] = to_float(pack.value[i]);
+}
+HS_DEVICE void unpack(const AnyView &, const Pack<float, 1> &pack, float (&values)[1])
+{
+    values[0] = pack.value[0];
+}
+
 /* The first column of this thread's pack number `pack`. */
 template <int width, bool one_warp> HS_DEVICE int column_of(int pack)
 {
@@ -125,6 +199,13 @@ struct PartialTotals {
 
 /* to[a][c] += sum over blocks of partials[block][a][c].  Defined in norm_backward.cu. */
 HsStatus add_partial_sums(HsContext *context, PartialSums sums, const PartialTotals &totals, int64_t columns);
+
+/* The rms norm of stretches: x and y, dy and dx begin at a stretch's first column, with as many columns as it has, in rows
+ * of `stride` elements; rstd at the first of its pair.  No other operand but the weight, which may be absent, and dweight.
+ * Defined in norm.cu and norm_backward.cu. */
+HsStatus norm_stretches(HsContext *context, const HsNormArgs *args, int64_t stride);
+HsStatus norm_stretches_backward(HsContext *context, const HsNormBackwardArgs *args, int64_t stride);
+size_t norm_stretches_workspace(int64_t rows, int64_t columns);
 
 } // namespace HS_CUDA_NAMESPACE
 

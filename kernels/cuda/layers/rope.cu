@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT
  *
- * Rotary position embedding (Su et al. 2021, eq. 34), halves layout: the pair (x[i], x[i + D/2]) of every q and k head
+ * Rotary position embedding (Su et al. 2021, eq. 34), halves layout: the pair (x[i], x[i + R/2]) of every q and k head
  * turns by position * w_i (kernels/ops/rope_rule.h); backward by the negative angle.
  *
  * Angles.  position * frequency reaches thousands of turns, of which f32 keeps no fraction, so the reduction must be in
  * double; but consumer GPUs have one double unit to 64 single ones.  Hence: frequencies, in quarter turns, come from
  * the host (at most 128 numbers, passed by value); a block serves one row and takes four double operations for each of
- * its D/2 angles, once for all heads; what is left, an angle of at most an eighth of a turn, goes to short polynomials
+ * its R/2 angles, once for all heads; what is left, an angle of at most an eighth of a turn, goes to short polynomials
  * in f32.  No table in memory is written or read, and the doubles are hidden by the row's own traffic.
  */
 #include <math.h>
@@ -32,8 +32,8 @@ template <typename T> struct Rope {
     const int32_t *starts; /* of the rows' documents, where there are several in a sequence */
     int64_t position_start;
     uint32_t sequence_length;
-    int pairs, rotated_heads, row_heads;
-    bool all; /* values, too: they are copied where y is not x, and looked at for amax */
+    int pairs, half_head, rotated_heads, row_heads;
+    bool all; /* what is not rotated, too: it is copied where y is not x, and looked at for amax */
     AmaxOut amax;
 };
 
@@ -62,7 +62,8 @@ HS_DEVICE Rotation rotation_of(double turns)
     return q & 2 ? Rotation{ -first, -second } : Rotation{ first, second };
 }
 
-/* One row a block.  An item is a pack of pairs of one head; past the rotated heads, a pack of v to copy. */
+/* One row a block.  An item is a pack of pairs of one head; past the rotated features and heads, a pack of pairs to
+ * copy. */
 template <int width, bool documents, typename T>
 __global__ void __launch_bounds__(THREADS, LEAST_BLOCKS) rope_kernel(const Rope<T> task, const Frequencies frequencies)
 {
@@ -80,19 +81,21 @@ __global__ void __launch_bounds__(THREADS, LEAST_BLOCKS) rope_kernel(const Rope<
     if (!documents) /* angles need no memory */
         begin_after_kernel_before();
     __syncthreads();
-    const int head_width = 2 * task.pairs;
+    const int head_width = 2 * task.half_head;
     const int64_t row = (int64_t)blockIdx.x * task.row_heads * head_width;
-    const unsigned head_packs = (unsigned)(task.pairs / width);
+    const unsigned head_packs = (unsigned)((task.all ? task.half_head : task.pairs) / width);
     const unsigned items = head_packs * (unsigned)(task.all ? task.row_heads : task.rotated_heads);
     uint32_t most = 0;
     for (unsigned item = threadIdx.x; item < items; item += THREADS) {
         const int head = (int)(item / head_packs), pair = (int)(item % head_packs) * width;
-        const int64_t first = row + head * head_width + pair, second = first + task.pairs;
+        const bool turns = pair < task.pairs;
+        const int64_t first = row + head * head_width + (turns ? pair : pair + task.pairs);
+        const int64_t second = first + (turns ? task.pairs : task.half_head - task.pairs);
         float a[width], b[width];
         /* Both halves are read before either is written: y may be x. */
         task.x.load(first, a);
         task.x.load(second, b);
-        if (head < task.rotated_heads) {
+        if (turns && head < task.rotated_heads) {
             float cosine[width], sine[width];
             View<float>{ cosines }.load(pair, cosine);
             View<float>{ sines }.load(pair, sine);
@@ -114,7 +117,8 @@ __global__ void __launch_bounds__(THREADS, LEAST_BLOCKS) rope_kernel(const Rope<
 HsStatus op::rope(HsContext *context, const HsRopeArgs *args)
 {
     const HsHeads &heads = args->heads;
-    const int pairs = (int)(heads.head_dim / 2), rotated = (int)(heads.heads + heads.kv_heads);
+    const int pairs = (int)(hs_rope_rotated(&args->rule, heads.head_dim) / 2), half_head = (int)(heads.head_dim / 2);
+    const int rotated = (int)(heads.heads + heads.kv_heads);
     Frequencies frequencies = {};
     frequencies.amplitude = (float)hs_rope_amplitude(&args->rule);
     for (int i = 0; i < pairs; i++) {
@@ -129,6 +133,7 @@ HsStatus op::rope(HsContext *context, const HsRopeArgs *args)
                                args->position_start,
                                (uint32_t)heads.sequence_length,
                                pairs,
+                               half_head,
                                rotated,
                                rotated + (int)heads.kv_heads,
                                args->x.data != args->y.data || args->y.amax != NULL,
@@ -137,7 +142,7 @@ HsStatus op::rope(HsContext *context, const HsRopeArgs *args)
         constexpr int width = access_width<T>;
         return dispatch_documents(task.starts != nullptr, [&](auto kind) {
             constexpr bool documents = decltype(kind)::documents;
-            if (packs_fit(pairs, args->x, args->y))
+            if (packs_fit(pairs, args->x, args->y) && packs_fit(half_head, args->x, args->y))
                 return hs_launch_after(context, HS_KERNEL((rope_kernel<width, documents, T>)), blocks, THREADS, 0, task,
                                        frequencies);
             return hs_launch_after(context, HS_KERNEL((rope_kernel<1, documents, T>)), blocks, THREADS, 0, task,

@@ -13,6 +13,7 @@
  */
 #include <math.h>
 
+#include "kernels/cuda/toolbox/logit_cap.cuh"
 #include "kernels/cuda/toolbox/quad.cuh"
 #include "kernels/cuda/toolbox/reduce.cuh"
 #include "kernels/cuda/toolbox/rng.cuh"
@@ -39,14 +40,17 @@ template <typename In> HS_DEVICE void load_lane(const In *row, int begin, int en
 }
 
 /* The exponentials of this lane's elements, and their sum added to those of the lanes before it. */
-template <typename In>
-HS_DEVICE double running_sum(const In *row, int begin, int end, bool packs, float maximum, float (&e)[QUAD])
+template <bool capped, typename In>
+HS_DEVICE double running_sum(const In *row, const LogitCap &cap, int begin, int end, bool packs, float maximum,
+                             float (&e)[QUAD])
 {
     const int lane = (int)threadIdx.x % WARP_SIZE;
     load_lane(row, begin, end, packs, e);
     double sum = 0.0;
 #pragma unroll
     for (int j = 0; j < QUAD; j++) {
+        if constexpr (capped) /* but not what lies beyond the end */
+            e[j] = begin + lane * QUAD + j < end ? capped_logit(cap, e[j]).value : -INFINITY;
         e[j] = expf(e[j] - maximum);
         sum += (double)e[j];
     }
@@ -76,15 +80,15 @@ HS_DEVICE int label_of_lane(const float (&e)[QUAD], int first, double sum, doubl
 }
 
 /* Called by the whole warp with the strip [begin, end) that takes the running sum from `before` past the limit. */
-template <typename In>
-HS_DEVICE void find_label(const In *row, int begin, int end, bool packs, float maximum, double before, double limit,
-                          int32_t *target)
+template <bool capped, typename In>
+HS_DEVICE void find_label(const In *row, const LogitCap &cap, int begin, int end, bool packs, float maximum,
+                          double before, double limit, int32_t *target)
 {
     const int lane = (int)threadIdx.x % WARP_SIZE;
     double strip = 0.0;
     for (int tile = begin; tile < end; tile += TILE) {
         float e[QUAD];
-        const double up_to = running_sum(row, tile, end, packs, maximum, e);
+        const double up_to = running_sum<capped>(row, cap, tile, end, packs, maximum, e);
         const double total = __shfl_sync(FULL_WARP, up_to, WARP_SIZE - 1);
         if (before + (strip + total) > limit) {
             const unsigned passed = __ballot_sync(FULL_WARP, before + (strip + up_to) > limit);
@@ -98,9 +102,10 @@ HS_DEVICE void find_label(const In *row, int begin, int end, bool packs, float m
     }
 }
 
-template <typename In>
+template <typename In, bool capped>
 __global__ void __launch_bounds__(MOST_THREADS)
-    sample_labels_kernel(const HsRng rng, const In *logits, const int32_t *rows, int32_t *targets, int vocabulary)
+    sample_labels_kernel(const HsRng rng, const In *logits, const LogitCap cap, const int32_t *rows, int32_t *targets,
+                         int vocabulary)
 {
     HS_SHARED(float, largest, WARP_SIZE);
     HS_SHARED(double, sums, WARP_SIZE);
@@ -127,11 +132,13 @@ __global__ void __launch_bounds__(MOST_THREADS)
             maximum = fmaxf(maximum, x[j]);
     }
     maximum = block_reduce<Maximum>(maximum, -INFINITY, largest);
+    if constexpr (capped)
+        maximum = capped_logit(cap, maximum).value;
 
     double strip = 0.0;
     for (int tile = begin; tile < end; tile += TILE) {
         float e[QUAD];
-        const double up_to = running_sum(row, tile, end, packs, maximum, e);
+        const double up_to = running_sum<capped>(row, cap, tile, end, packs, maximum, e);
         strip += __shfl_sync(FULL_WARP, up_to, WARP_SIZE - 1);
     }
     if (lane == 0)
@@ -147,7 +154,7 @@ __global__ void __launch_bounds__(MOST_THREADS)
     while (chosen < warps && !(before + sums[chosen] > limit))
         before += sums[chosen++];
     if (chosen == warp)
-        find_label(row, begin, end, packs, maximum, before, limit, &targets[n]);
+        find_label<capped>(row, cap, begin, end, packs, maximum, before, limit, &targets[n]);
     if (chosen == warps && threadIdx.x == 0)
         targets[n] = vocabulary - 1; /* only with NaN: its gradient will tell */
 }
@@ -164,10 +171,12 @@ HsStatus op::sample_labels(HsContext *context, const HsSampleLabelsArgs *args)
     const unsigned threads = (tiles < MOST_WARPS ? tiles : (unsigned)MOST_WARPS) * (unsigned)WARP_SIZE;
     return dispatch_act(args->logits.dtype, [&](auto in) {
         using In = decltype(in);
-        return hs_launch_after(context, HS_KERNEL(sample_labels_kernel<In>), (unsigned)rows, threads, 0, args->rng,
-                               (const In *)data_of<In>(args->logits),
-                               (const int32_t *)optional_data<int32_t>(args->rows), data_of<int32_t>(args->targets),
-                               (int)vocabulary);
+        return dispatch_cap(args->cap > 0.0f, [&](auto kind) {
+            return hs_launch_after(context, HS_KERNEL((sample_labels_kernel<In, decltype(kind)::capped>)),
+                                   (unsigned)rows, threads, 0, args->rng, (const In *)data_of<In>(args->logits),
+                                   logit_cap_of(args->cap), (const int32_t *)optional_data<int32_t>(args->rows),
+                                   data_of<int32_t>(args->targets), (int)vocabulary);
+        });
     });
 }
 

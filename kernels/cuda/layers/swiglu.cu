@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * SwiGLU (Shazeer 2020, eq. 5), row n of x = [gate | up]:
- *     y = gate s(gate) up                     s(u) = 1 / (1 + exp(-u))
- *     dgate = dy up s (1 + gate (1 - s)),     dup = dy gate s
+ * SwiGLU and GEGLU (Shazeer 2020, eq. 5), row n of x = [gate | up], f = silu or gelu (activation.cuh):
+ *     y = f(gate) up,     dgate = dy up f'(gate),     dup = dy f(gate)
  *
  * Bound by memory: 3 values move for each y forward, 5 backward.  A thread takes a pack of y and the two packs of x
  * that belong to it; threads count through all packs of the matrix, so that no row's end leaves lanes idle.
@@ -31,7 +30,8 @@ template <int width> HS_DEVICE Place place_of(uint64_t pack, uint32_t packs_in_r
     return { y, gate, gate + columns };
 }
 
-template <typename X, typename Y> struct SwigluForward {
+template <HsActivation function, typename X, typename Y> struct SwigluForward {
+    static constexpr HsActivation f = function;
     X x;
     Y y;
     int64_t packs;
@@ -51,14 +51,15 @@ template <int width, typename Task> __global__ void __launch_bounds__(THREADS) s
         task.x.load(place.up, up);
 #pragma unroll
         for (int i = 0; i < width; i++)
-            up[i] *= silu(gate[i]);
+            up[i] *= activate<Task::f>(gate[i]);
         task.y.store(place.y, up);
         most = largest_of(up, most);
     }
     leave_amax(task.amax, most);
 }
 
-template <typename Gradient, typename X> struct SwigluBackward {
+template <HsActivation function, typename Gradient, typename X> struct SwigluBackward {
+    static constexpr HsActivation f = function;
     Gradient dy;
     X x, dx;
     int64_t packs;
@@ -79,9 +80,9 @@ template <int width, typename Task> __global__ void __launch_bounds__(THREADS) s
         task.x.load(place.up, up);
 #pragma unroll
         for (int i = 0; i < width; i++) {
-            const Logistic s = logistic(gate[i]);
-            const float dgate = dy[i] * up[i] * silu_derivative(gate[i], s);
-            up[i] = dy[i] * (gate[i] * s.value);
+            const Activated activated = activate_with_slope<Task::f>(gate[i]);
+            const float dgate = dy[i] * up[i] * activated.slope;
+            up[i] = dy[i] * activated.value;
             gate[i] = dgate;
         }
         task.dx.store(place.gate, gate);
@@ -91,20 +92,20 @@ template <int width, typename Task> __global__ void __launch_bounds__(THREADS) s
     leave_amax(task.amax, most);
 }
 
-template <int width, typename X, typename Y>
+template <HsActivation f, int width, typename X, typename Y>
 static HsStatus launch_forward(const HsContext *context, const HsUnaryArgs *args, X x, Y y)
 {
-    using Task = SwigluForward<X, Y>;
+    using Task = SwigluForward<f, X, Y>;
     const Task task = { x, y, hs_tensor_count(&args->y) / width, (uint32_t)(args->y.shape[1] / width),
                         amax_out(args->y) };
     return hs_launch_after(context, HS_KERNEL((swiglu_forward_kernel<width, Task>)), blocks_for(task.packs, THREADS),
                            THREADS, 0, task);
 }
 
-template <int width, typename Gradient, typename X>
+template <HsActivation f, int width, typename Gradient, typename X>
 static HsStatus launch_backward(const HsContext *context, const HsUnaryBackwardArgs *args, Gradient dy, X x, X dx)
 {
-    using Task = SwigluBackward<Gradient, X>;
+    using Task = SwigluBackward<f, Gradient, X>;
     const Task task = {
         dy, x, dx, hs_tensor_count(&args->dy) / width, (uint32_t)(args->dy.shape[1] / width), amax_out(args->dx)
     };
@@ -113,26 +114,38 @@ static HsStatus launch_backward(const HsContext *context, const HsUnaryBackwardA
 }
 
 /* The precision modes give every operand one dtype. */
-HsStatus op::swiglu_forward(HsContext *context, const HsUnaryArgs *args)
+template <HsActivation f> static HsStatus run_forward(const HsContext *context, const HsUnaryArgs *args)
 {
     if (args->x.dtype != args->y.dtype || !packs_fit(args->y.shape[1], args->x, args->y))
-        return launch_forward<1>(context, args, any_view_of(args->x), any_view_of(args->y));
+        return launch_forward<f, 1>(context, args, any_view_of(args->x), any_view_of(args->y));
     return dispatch_act(args->x.dtype, [&](auto element) {
         using T = decltype(element);
-        return launch_forward<access_width<T>>(context, args, view_of<T>(args->x), view_of<T>(args->y));
+        return launch_forward<f, access_width<T>>(context, args, view_of<T>(args->x), view_of<T>(args->y));
     });
+}
+
+template <HsActivation f> static HsStatus run_backward(const HsContext *context, const HsUnaryBackwardArgs *args)
+{
+    const bool one_dtype = args->dy.dtype == args->x.dtype && args->x.dtype == args->dx.dtype;
+    if (!one_dtype || !packs_fit(args->dy.shape[1], args->dy, args->x, args->dx))
+        return launch_backward<f, 1>(context, args, any_view_of(args->dy), any_view_of(args->x), any_view_of(args->dx));
+    return dispatch_act(args->x.dtype, [&](auto element) {
+        using T = decltype(element);
+        return launch_backward<f, access_width<T>>(context, args, view_of<T>(args->dy), view_of<T>(args->x),
+                                                   view_of<T>(args->dx));
+    });
+}
+
+HsStatus op::swiglu_forward(HsContext *context, const HsUnaryArgs *args)
+{
+    return args->gate == HS_ACTIVATION_SILU ? run_forward<HS_ACTIVATION_SILU>(context, args)
+                                            : run_forward<HS_ACTIVATION_GELU>(context, args);
 }
 
 HsStatus op::swiglu_backward(HsContext *context, const HsUnaryBackwardArgs *args)
 {
-    const bool one_dtype = args->dy.dtype == args->x.dtype && args->x.dtype == args->dx.dtype;
-    if (!one_dtype || !packs_fit(args->dy.shape[1], args->dy, args->x, args->dx))
-        return launch_backward<1>(context, args, any_view_of(args->dy), any_view_of(args->x), any_view_of(args->dx));
-    return dispatch_act(args->x.dtype, [&](auto element) {
-        using T = decltype(element);
-        return launch_backward<access_width<T>>(context, args, view_of<T>(args->dy), view_of<T>(args->x),
-                                                view_of<T>(args->dx));
-    });
+    return args->gate == HS_ACTIVATION_SILU ? run_backward<HS_ACTIVATION_SILU>(context, args)
+                                            : run_backward<HS_ACTIVATION_GELU>(context, args);
 }
 
 } // namespace HS_CUDA_NAMESPACE

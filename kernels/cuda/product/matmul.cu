@@ -146,18 +146,13 @@ bool fours_aligned(const HsTensor &tensor)
     return !hs_tensor_present(&tensor) || aligned_to(tensor.data, 4 * hs_dtype_bytes(tensor.dtype));
 }
 
-/* SwiGLU needs two columns F apart, which no tile holds: it is a separate pass over pre or, backward, over `value`. */
-bool is_swiglu(const HsMatmulArgs *args)
-{
-    return args->epilogue == HS_EPILOGUE_SWIGLU || args->epilogue == HS_EPILOGUE_SWIGLU_BACKWARD;
-}
-
-HsMatmulArgs without_swiglu(const HsMatmulArgs *args, void *value)
+/* A gate needs two columns F apart, which no tile holds: it is a separate pass over pre or, backward, over `value`. */
+HsMatmulArgs without_gate(const HsMatmulArgs *args, void *value)
 {
     HsMatmulArgs product = *args;
     product.epilogue = HS_EPILOGUE_NONE;
     product.pre.rank = 0;
-    product.c = args->epilogue == HS_EPILOGUE_SWIGLU
+    product.c = hs_epilogue_gates(args->epilogue)
                     ? args->pre
                     : hs_tensor_2d(value, args->c.dtype, args->c.shape[0], args->c.shape[1] / 2);
     return product;
@@ -261,7 +256,7 @@ static size_t whole_lines(size_t bytes)
     return (bytes + 255) / 256 * 256;
 }
 
-/* | sums of slices | absmaxes of b in four bits | and behind them the value of SwiGLU's backward */
+/* | sums of slices | absmaxes of b in four bits | and behind them the value of a gate's backward */
 static size_t absmax_offset(const HsContext *context, const HsMatmulArgs *args)
 {
     const ChosenProduct product = choose(context, args);
@@ -302,42 +297,43 @@ static bool is_decoded(const HsContext *context, const HsMatmulArgs *args)
 {
     if (args->a.layout != HS_LAYOUT_CODES || options_of(context).cublaslt)
         return false;
-    const HsMatmulArgs product = is_swiglu(args) ? without_swiglu(args, NULL) : *args;
+    const HsMatmulArgs product = hs_epilogue_reshapes(args->epilogue) ? without_gate(args, NULL) : *args;
     return choose(context, &product).shape.family != MATMUL_FP8;
 }
 
-static size_t product_and_swiglu_workspace(const HsContext *context, const HsMatmulArgs *args)
+static size_t product_and_gate_workspace(const HsContext *context, const HsMatmulArgs *args)
 {
-    if (!is_swiglu(args))
+    if (!hs_epilogue_reshapes(args->epilogue))
         return own_workspace(context, args);
-    const HsMatmulArgs product = without_swiglu(args, NULL);
-    return args->epilogue == HS_EPILOGUE_SWIGLU ? own_workspace(context, &product)
-                                                : value_offset(context, &product) + hs_tensor_bytes(&product.c);
+    const HsMatmulArgs product = without_gate(args, NULL);
+    return hs_epilogue_gates(args->epilogue) ? own_workspace(context, &product)
+                                             : value_offset(context, &product) + hs_tensor_bytes(&product.c);
 }
 
 /* | a and b in bf16, of operands that are decoded | what their product needs */
 size_t workspace::matmul(const HsContext *context, const HsMatmulArgs *args)
 {
     if (!is_decoded(context, args))
-        return product_and_swiglu_workspace(context, args);
+        return product_and_gate_workspace(context, args);
     return decoded_bytes(hs_codes_of(&args->a)) + decoded_bytes(hs_codes_of(&args->b)) +
-           product_and_swiglu_workspace(context, args);
+           product_and_gate_workspace(context, args);
 }
 
 static HsStatus multiply(HsContext *context, const HsMatmulArgs *args);
 
-static HsStatus matmul_and_swiglu(HsContext *context, const HsMatmulArgs *args)
+static HsStatus matmul_and_gate(HsContext *context, const HsMatmulArgs *args)
 {
-    HsMatmulArgs product = without_swiglu(args, NULL);
-    if (args->epilogue == HS_EPILOGUE_SWIGLU) {
-        const HsUnaryArgs swiglu = { args->pre, args->c };
+    const HsActivation f = hs_epilogue_activation(args->epilogue);
+    HsMatmulArgs product = without_gate(args, NULL);
+    if (hs_epilogue_gates(args->epilogue)) {
+        const HsUnaryArgs gate = { f, args->pre, args->c };
         HS_TRY(multiply(context, &product));
-        return op::swiglu_forward(context, &swiglu);
+        return op::swiglu_forward(context, &gate);
     }
     product.c.data = static_cast<unsigned char *>(context->workspace) + value_offset(context, &product);
-    const HsUnaryBackwardArgs swiglu = { product.c, args->pre, args->c };
+    const HsUnaryBackwardArgs gate = { f, product.c, args->pre, args->c };
     HS_TRY(multiply(context, &product));
-    return op::swiglu_backward(context, &swiglu);
+    return op::swiglu_backward(context, &gate);
 }
 
 static HsStatus prepare_quantized(HsContext *context, const HsMatmulArgs *args, MatmulParameters *parameters)
@@ -426,8 +422,8 @@ static HsStatus native_matmul(HsContext *context, const HsMatmulArgs *args)
 
 static HsStatus multiply(HsContext *context, const HsMatmulArgs *args)
 {
-    if (is_swiglu(args))
-        return matmul_and_swiglu(context, args);
+    if (hs_epilogue_reshapes(args->epilogue))
+        return matmul_and_gate(context, args);
     if (options_of(context).cublaslt) {
         HS_TRY(cublaslt_matmul(context, args));
         HS_TRY(launch_amax(context, args->c));

@@ -91,7 +91,7 @@ enum MatmulFamily { MATMUL_F32, MATMUL_TF32, MATMUL_16BIT, MATMUL_FP8, MATMUL_FA
 
 /* What an epilogue does to each element of c, as far as it costs time. */
 struct MatmulWork {
-    HsEpilogue function; /* GELU or its gradient; others are separate passes */
+    HsEpilogue function; /* of each number by itself, or its gradient; others are separate passes */
     bool bias;
     int read, written; /* bytes: residual, pre and c; an f32 c that accumulates is added to in memory */
 };

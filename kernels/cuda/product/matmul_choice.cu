@@ -76,13 +76,14 @@ static bool is_plain_sum(const HsMatmulArgs *args, bool factor_is_free)
 MatmulShape matmul_shape(const HsMatmulArgs *args, const DeviceLimits &limits)
 {
     MatmulShape shape = matmul_shape(hs_product_key(args), limits);
-    const bool gelu = args->epilogue == HS_EPILOGUE_GELU, derivative = args->epilogue == HS_EPILOGUE_GELU_BACKWARD;
+    const bool activates = hs_epilogue_activates(args->epilogue),
+               derivative = hs_epilogue_differentiates(args->epilogue);
     shape.quantized = args->b.layout == HS_LAYOUT_NF4;
     shape.hopper = shape.hopper && !shape.quantized;
     shape.joint = shape.hopper && is_plain_sum(args, shape.family == MATMUL_FP8);
-    shape.work.function = gelu || derivative ? args->epilogue : HS_EPILOGUE_NONE;
+    shape.work.function = activates || derivative ? args->epilogue : HS_EPILOGUE_NONE;
     shape.work.bias = hs_tensor_present(&args->bias);
-    shape.work.written = bytes_of(args->c) + (gelu ? bytes_of(args->pre) : 0);
+    shape.work.written = bytes_of(args->c) + (activates ? bytes_of(args->pre) : 0);
     shape.work.read = bytes_of(args->residual) + (derivative ? bytes_of(args->pre) : 0) +
                       (args->accumulate && args->c.dtype != HS_F32 ? bytes_of(args->c) : 0);
     return shape;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * Everything after the sum of a product:
- *     value = sum + bias;  gelu: pre = round(value), value = gelu(pre);  gelu backward: value *= gelu'(pre)
+ *     value = sum + bias;  f (gelu, relu2): pre = round(value), value = f(pre);  backward: value *= f'(pre)
  *     c = round(value + residual [+ c])
  *
  * A thread holds `count` groups of `width` neighbouring columns, one below the other.  The options are run-time
@@ -86,12 +86,32 @@ HS_DEVICE void store_groups(const MatmulView &view, const MatmulOutput &output, 
         store_groups_as<F16>(view.data, output, place, values);
 }
 
-/* GELU sees pre as it is stored: backward will read the same number. */
+/* A function sees pre as it is stored: backward will read the same number. */
 HS_DEVICE float as_stored(const MatmulView &view, float value)
 {
     if (view.data == NULL || view.dtype == HS_F32)
         return value;
     return view.dtype == HS_BF16 ? rounded<Bf16>(value) : rounded<F16>(value);
+}
+
+template <HsActivation f, int count, int width>
+HS_DEVICE void activate_groups(const MatmulView &pre, float (&values)[count][width])
+{
+#pragma unroll
+    for (int g = 0; g < count; g++)
+#pragma unroll
+        for (int i = 0; i < width; i++)
+            values[g][i] = activate<f>(as_stored(pre, values[g][i]));
+}
+
+template <HsActivation f, int count, int width>
+HS_DEVICE void differentiate_groups(const float (&pre)[count][width], float (&values)[count][width])
+{
+#pragma unroll
+    for (int g = 0; g < count; g++)
+#pragma unroll
+        for (int i = 0; i < width; i++)
+            values[g][i] *= slope_of<f>(pre[g][i]);
 }
 
 /* The largest magnitude of groups that lie in c. */
@@ -122,21 +142,20 @@ HS_DEVICE uint32_t finish_groups(const MatmulOutput &output, const MatmulPlace &
             for (int i = 0; i < width; i++)
                 values[g][i] += bias.value[i];
     }
-    if (output.epilogue == HS_EPILOGUE_GELU) {
+    const bool squares = hs_epilogue_activation(output.epilogue) == HS_ACTIVATION_RELU2;
+    if (hs_epilogue_activates(output.epilogue)) {
         if (output.pre.data != NULL)
             store_groups(output.pre, output, place, values);
-#pragma unroll
-        for (int g = 0; g < count; g++)
-#pragma unroll
-            for (int i = 0; i < width; i++)
-                values[g][i] = gelu(as_stored(output.pre, values[g][i]));
-    } else if (output.epilogue == HS_EPILOGUE_GELU_BACKWARD) {
+        if (squares)
+            activate_groups<HS_ACTIVATION_RELU2>(output.pre, values);
+        else
+            activate_groups<HS_ACTIVATION_GELU>(output.pre, values);
+    } else if (hs_epilogue_differentiates(output.epilogue)) {
         load_groups(output.pre.data, output.pre.dtype, output, place, others);
-#pragma unroll
-        for (int g = 0; g < count; g++)
-#pragma unroll
-            for (int i = 0; i < width; i++)
-                values[g][i] *= gelu_derivative(others[g][i]);
+        if (squares)
+            differentiate_groups<HS_ACTIVATION_RELU2>(others, values);
+        else
+            differentiate_groups<HS_ACTIVATION_GELU>(others, values);
     }
     /* One piece of code for residual and c, run once for each that there is. */
 #pragma unroll 1

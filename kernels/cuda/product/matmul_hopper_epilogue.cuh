@@ -12,7 +12,7 @@
  *     all:    write the buffer, fence_shared_to_async                  warp barrier
  *     lane 0: store the buffer, close the group                        the other buffer is next
  *
- * What is read (the pre-activation of GELU's gradient, a residual, a 16-bit c that accumulates) comes through the ring:
+ * What is read (the pre-activation of a gradient, a residual, a 16-bit c that accumulates) comes through the ring:
  * behind the tile's steps of k the producer fills stages with parts of these tensors, as lines of 128 bytes like an
  * operand's.  So they are on their way while the last products run, and traffic continues while consumers compute.  A
  * consumer reads its elements in the registers' layout and releases the stage.
@@ -198,19 +198,34 @@ template <typename T> HS_DEVICE void read_blocks(T, const unsigned char *lines, 
     }
 }
 
+template <HsActivation f> HS_DEVICE void activate_part(const MatmulView &pre, HopperPart &values)
+{
+#pragma unroll
+    for (int first = 0; first < 32; first += 16) {
+#pragma unroll
+        for (int i = first; i < first + 16; i++)
+            values[i] = activate<f>(as_stored(pre, values[i]));
+        ptx::wgmma_settle(values); /* the halves one after the other: registers are scarce */
+    }
+}
+
 /* One input of a part.  lines: the warp's first, of the part's first columns; `next` bytes behind it the columns after
- * the line's.  derivative: it is pre, and the values are GELU's gradient's; otherwise it is added. */
+ * the line's.  f: it is pre, and the values are those of f's gradient; NONE: it is added. */
 template <typename T>
-HS_DEVICE void apply_input_as(const unsigned char *lines, int next, bool derivative, HopperPart &values)
+HS_DEVICE void apply_input_as(const unsigned char *lines, int next, HsActivation f, HopperPart &values)
 {
 #pragma unroll
     for (int half = 0; half < 2; half++) {
         float others[16];
         read_blocks(T{}, lines + (sizeof(T) == 4 ? half * next : 0), half, others);
-        if (derivative) {
+        if (f == HS_ACTIVATION_GELU) {
 #pragma unroll
             for (int i = 0; i < 16; i++)
-                values[half * 16 + i] *= gelu_derivative(others[i]);
+                values[half * 16 + i] *= slope_of<HS_ACTIVATION_GELU>(others[i]);
+        } else if (f == HS_ACTIVATION_RELU2) {
+#pragma unroll
+            for (int i = 0; i < 16; i++)
+                values[half * 16 + i] *= slope_of<HS_ACTIVATION_RELU2>(others[i]);
         } else {
 #pragma unroll
             for (int i = 0; i < 16; i++)
@@ -220,14 +235,14 @@ HS_DEVICE void apply_input_as(const unsigned char *lines, int next, bool derivat
     }
 }
 
-HS_DEVICE void apply_input(HsDtype dtype, const unsigned char *lines, int next, bool derivative, HopperPart &values)
+HS_DEVICE void apply_input(HsDtype dtype, const unsigned char *lines, int next, HsActivation f, HopperPart &values)
 {
     if (dtype == HS_F32)
-        apply_input_as<float>(lines, next, derivative, values);
+        apply_input_as<float>(lines, next, f, values);
     else if (dtype == HS_BF16)
-        apply_input_as<Bf16>(lines, next, derivative, values);
+        apply_input_as<Bf16>(lines, next, f, values);
     else
-        apply_input_as<F16>(lines, next, derivative, values);
+        apply_input_as<F16>(lines, next, f, values);
 }
 
 /* Where a part lies in c. */
@@ -342,23 +357,21 @@ HS_DEVICE void store_sums(const HopperOutput &output, const float (&sums)[column
                 values[i] += bias.pairs[i / 4].value[i % 2];
             bias.load(matmul, place.column + HopperStaging::columns);
         }
-        if (matmul.epilogue == HS_EPILOGUE_GELU) {
+        if (hs_epilogue_activates(matmul.epilogue)) {
             if (matmul.pre.data != NULL)
                 store_part(staging, &output.pre, matmul.pre.dtype, values, false, place);
-#pragma unroll
-            for (int first = 0; first < 32; first += 16) {
-#pragma unroll
-                for (int i = first; i < first + 16; i++)
-                    values[i] = gelu(as_stored(matmul.pre, values[i]));
-                ptx::wgmma_settle(values); /* the halves one after the other: registers are scarce */
-            }
+            if (hs_epilogue_activation(matmul.epilogue) == HS_ACTIVATION_RELU2)
+                activate_part<HS_ACTIVATION_RELU2>(matmul.pre, values);
+            else
+                activate_part<HS_ACTIVATION_GELU>(matmul.pre, values);
         }
 #pragma unroll 1
         for (int input = 0; input < output.input_count; input++) {
             const HsDtype dtype = output.input_dtypes[input];
             const int part_lines = dtype == HS_F32 ? 2 : 1, behind = part % output.stage_parts;
-            const bool derivative = input == 0 && matmul.epilogue == HS_EPILOGUE_GELU_BACKWARD;
-            apply_input(dtype, wait() + behind * part_lines * next, next, derivative, values);
+            const bool derivative = input == 0 && hs_epilogue_differentiates(matmul.epilogue);
+            const HsActivation f = derivative ? hs_epilogue_activation(matmul.epilogue) : HS_ACTIVATION_NONE;
+            apply_input(dtype, wait() + behind * part_lines * next, next, f, values);
             if (behind == output.stage_parts - 1 || part == parts - 1)
                 done();
         }
@@ -434,7 +447,7 @@ HS_DEVICE void prefetch_rows(const MatmulView &view, const MatmulOutput &output,
 HS_DEVICE void prefetch_inputs(const MatmulOutput &output, const HopperPlace &place, int columns)
 {
     prefetch_rows(output.residual, output, place, columns);
-    if (output.epilogue == HS_EPILOGUE_GELU_BACKWARD)
+    if (hs_epilogue_differentiates(output.epilogue))
         prefetch_rows(output.pre, output, place, columns);
     if (output.accumulate)
         prefetch_rows(output.c, output, place, columns);

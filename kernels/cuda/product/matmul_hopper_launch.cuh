@@ -54,7 +54,7 @@ static inline bool can_be_mapped(const MatmulView &view, const MatmulOutput &out
 static inline HsStatus describe_inputs(const MatmulOutput &given, int rows, int lines, HopperOutput *output)
 {
     const MatmulView absent = {};
-    const MatmulView reads[] = { given.epilogue == HS_EPILOGUE_GELU_BACKWARD ? given.pre : absent, given.residual,
+    const MatmulView reads[] = { hs_epilogue_differentiates(given.epilogue) ? given.pre : absent, given.residual,
                                  given.accumulate && given.c.dtype != HS_F32 ? given.c : absent };
     for (const MatmulView &view : reads) {
         if (view.data == NULL)
@@ -74,7 +74,7 @@ static inline HsStatus describe_output(const MatmulOutput &given, int slices, in
                             can_be_mapped(given.residual, given);
     if (!output->tensor_copies)
         return HS_OK;
-    if (given.epilogue == HS_EPILOGUE_GELU && given.pre.data != NULL)
+    if (hs_epilogue_activates(given.epilogue) && given.pre.data != NULL)
         HS_TRY(map_output(given.pre, given, slices, HopperStaging::rows, &output->pre));
     HS_TRY(describe_inputs(given, rows, lines, output));
     return map_output(given.c, given, slices, HopperStaging::rows, &output->c);

@@ -86,7 +86,7 @@ const GpuRates all_rates[] = {
 
 const double FIXED_CLOCKS = 1000.0, LANES = 128.0;
 /* Instructions for each element of an epilogue. */
-const double STORE_BYTE = 2.5, STAGED = 8.0, READ_BYTE = 1.5, BIAS = 1.0, GELU = 16.0;
+const double STORE_BYTE = 2.5, STAGED = 8.0, READ_BYTE = 1.5, BIAS = 1.0, GELU = 16.0, RELU2 = 4.0;
 /* Bytes a clock of one multiprocessor. */
 const double L2_RATE = 30.0, SHARED_RATE = 128.0;
 /* A kernel's start, and the bytes a clock that one multiprocessor moves to and from the workspace. */
@@ -248,14 +248,19 @@ static double larger(double a, double b)
     return a > b ? a : b;
 }
 
+static double instructions_of(HsEpilogue function)
+{
+    const HsActivation f = hs_epilogue_activation(function);
+    return f == HS_ACTIVATION_NONE ? 0.0 : f == HS_ACTIVATION_RELU2 ? RELU2 : GELU;
+}
+
 /* sums: plain f32 ones of slices; their epilogue comes later. */
 static double instructions_of(const MatmulWork &work, bool hopper, bool sums)
 {
     if (sums)
         return hopper ? STORE_BYTE * 4.0 : STAGED;
     const double store = hopper ? STORE_BYTE * work.written : STAGED;
-    const double function = work.function == HS_EPILOGUE_NONE ? 0.0 : GELU;
-    return store + READ_BYTE * work.read + (work.bias ? BIAS : 0.0) + function;
+    return store + READ_BYTE * work.read + (work.bias ? BIAS : 0.0) + instructions_of(work.function);
 }
 
 /* A tile of a cluster, of which a block has half of the rows, for given steps of k. */

@@ -22,10 +22,12 @@ double share_seen(const HsHeads &heads, const HsScoreRule &rule)
     return rule.window > 0 && window < length ? window / length * (2.0 - window / length) : 1.0;
 }
 
-double attention(const HsContext *context, const HsHeads &heads, const HsScoreRule &rule, HsDtype dtype, bool backward)
+/* plain: not so where a sink joins forward */
+double attention(const HsContext *context, const HsHeads &heads, const HsScoreRule &rule, HsDtype dtype, bool plain,
+                 bool backward)
 {
     const double seen = share_seen(heads, rule);
-    const bool ruled = hs_tensor_present(&rule.starts) || seen < 1.0 || rule.cap > 0.0f;
+    const bool ruled = !plain || hs_tensor_present(&rule.starts) || seen < 1.0 || rule.cap > 0.0f;
     const DeviceLimits &limits = limits_of(context);
     const AttentionShape shape = { "", heads.batch, heads.sequence_length, heads.heads, heads.head_dim };
     if (dtype == HS_F32) {
@@ -38,7 +40,7 @@ double attention(const HsContext *context, const HsHeads &heads, const HsScoreRu
 
 } // namespace
 
-/* Codes that no tensor core multiplies are written as bf16 and read again.  SwiGLU's separate pass reads and writes
+/* Codes that no tensor core multiplies are written as bf16 and read again.  A gate's separate pass reads and writes
  * what the operation does; the product alone, what it passes on.  Row sums apart read a once more. */
 double predicted::matmul(const HsContext *context, const HsMatmulArgs *args)
 {
@@ -52,8 +54,7 @@ double predicted::matmul(const HsContext *context, const HsMatmulArgs *args)
         seconds += (double)(a->rows * a->depth + b->rows * b->depth) * 2.0 * sizeof(uint16_t) / limits.bytes_per_second;
     if (are_rows_summed_apart(context, args) && limits.bytes_per_second > 0.0)
         seconds += (double)hs_tensor_bytes(&args->a.values) / limits.bytes_per_second;
-    const bool swiglu = args->epilogue == HS_EPILOGUE_SWIGLU || args->epilogue == HS_EPILOGUE_SWIGLU_BACKWARD;
-    if (!swiglu || limits.bytes_per_second <= 0.0)
+    if (!hs_epilogue_reshapes(args->epilogue) || limits.bytes_per_second <= 0.0)
         return seconds;
     const double passed = (double)hs_tensor_bytes(&args->c) + (double)hs_tensor_bytes(&args->pre);
     return seconds + passed / limits.bytes_per_second;
@@ -61,12 +62,12 @@ double predicted::matmul(const HsContext *context, const HsMatmulArgs *args)
 
 double predicted::attention_forward(const HsContext *context, const HsAttentionArgs *args)
 {
-    return attention(context, args->heads, args->rule, args->qkv.dtype, false);
+    return attention(context, args->heads, args->rule, args->qkv.dtype, !hs_tensor_present(&args->sinks), false);
 }
 
 double predicted::attention_backward(const HsContext *context, const HsAttentionBackwardArgs *args)
 {
-    return attention(context, args->heads, args->rule, args->qkv.dtype, true);
+    return attention(context, args->heads, args->rule, args->qkv.dtype, true, true);
 }
 
 } // namespace HS_CUDA_NAMESPACE

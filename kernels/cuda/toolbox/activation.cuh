@@ -2,11 +2,12 @@
  *
  * Activation functions of one element, in f32.
  *
- * Both are made of the logistic function s(u) = 1 / (1 + exp(-u)):
+ * Two are made of the logistic function s(u) = 1 / (1 + exp(-u)):
  *     silu(x) = x s(x)
  *     gelu(x) = x/2 (1 + tanh(v/2)) = x s(v),   v = 2 sqrt(2/pi) (x + 0.044715 x^3)   (Hendrycks & Gimpel 2016, section 2)
  * since (1 + tanh(v/2)) / 2 = s(v), which does not cancel where tanh nears -1.  With w = 1 - s,
  *     gelu'(x) = s + s w h,   h = x v' = 2 sqrt(2/pi) (x + 3 * 0.044715 x^3)
+ * and relu2(x) = max(x, 0)^2 (So et al. 2021, section 3.1) is exact but for its last rounding.
  *
  * GELU stands in the epilogue of a product, where no tensor core works meanwhile: its instructions are counted.  The
  * machine code for 9.0 has, an element:
@@ -79,6 +80,59 @@ HS_DEVICE float gelu_derivative(float x)
     const float q = ptx::reciprocal_approximate(fmaf(power, k, k));
     const float r = fmaf(x, 1.5348054654295502f, t);
     return q * fmaf(-power * q, r, k);
+}
+
+/* max(x, 0); a NaN stays one: fmaxf would drop it. */
+HS_DEVICE float rectified(float x)
+{
+    return x < 0.0f ? 0.0f : x;
+}
+
+HS_DEVICE float relu2(float x)
+{
+    const float positive = rectified(x);
+    return positive * positive;
+}
+
+HS_DEVICE float relu2_derivative(float x)
+{
+    return 2.0f * rectified(x);
+}
+
+template <HsActivation f> HS_DEVICE float activate(float x)
+{
+    if constexpr (f == HS_ACTIVATION_SILU)
+        return silu(x);
+    else if constexpr (f == HS_ACTIVATION_RELU2)
+        return relu2(x);
+    else
+        return gelu(x);
+}
+
+template <HsActivation f> HS_DEVICE float slope_of(float x)
+{
+    if constexpr (f == HS_ACTIVATION_SILU)
+        return silu_derivative(x, logistic(x));
+    else if constexpr (f == HS_ACTIVATION_RELU2)
+        return relu2_derivative(x);
+    else
+        return gelu_derivative(x);
+}
+
+struct Activated {
+    float value, slope;
+};
+
+/* f(x) and f'(x). */
+template <HsActivation f> HS_DEVICE Activated activate_with_slope(float x)
+{
+    if constexpr (f == HS_ACTIVATION_SILU) {
+        const Logistic s = logistic(x);
+        const float slope = silu_derivative(x, s);
+        return { x * s.value, slope };
+    } else {
+        return { activate<f>(x), slope_of<f>(x) };
+    }
 }
 
 } // namespace HS_CUDA_NAMESPACE

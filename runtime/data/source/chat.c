@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * The table of chat templates, and the one way in which all of them render.
+ * The one way in which all chat templates render.
  */
 #include "kernels/base/array.h"
 #include "runtime/data/source/chat_template.h"
@@ -8,102 +8,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "runtime/data/tokenizer/unicode.h"
-
-#define CHATML_TOKENS                \
-    {                                \
-        "<|im_start|>", "<|im_end|>" \
-    }
-#define CHATML_BEFORE                                                           \
-    {                                                                           \
-        "<|im_start|>system\n", "<|im_start|>user\n", "<|im_start|>assistant\n" \
-    }
-#define CHATML_END                               \
-    {                                            \
-        "<|im_end|>", "<|im_end|>", "<|im_end|>" \
-    }
-#define CHATML_AFTER     \
-    {                    \
-        "\n", "\n", "\n" \
-    }
-#define LLAMA3_TOKENS                                                                 \
-    {                                                                                 \
-        "<|begin_of_text|>", "<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>" \
-    }
-#define LLAMA3_BEFORE                                                                                     \
-    {                                                                                                     \
-        "<|start_header_id|>system<|end_header_id|>\n\n", "<|start_header_id|>user<|end_header_id|>\n\n", \
-            "<|start_header_id|>assistant<|end_header_id|>\n\n"                                           \
-    }
-#define LLAMA3_END                               \
-    {                                            \
-        "<|eot_id|>", "<|eot_id|>", "<|eot_id|>" \
-    }
-#define LLAMA3_AFTER \
-    {                \
-        "", "", ""   \
-    }
-
-static const HsChatTemplate templates[] = {
-    { "chatml", CHATML_TOKENS, "", CHATML_BEFORE, CHATML_END, CHATML_AFTER, NULL, "", false, false, NULL },
-    { "qwen2", CHATML_TOKENS, "", CHATML_BEFORE, CHATML_END, CHATML_AFTER, "You are a helpful assistant.", "", false,
-      false, NULL },
-    { "qwen2.5", CHATML_TOKENS, "", CHATML_BEFORE, CHATML_END, CHATML_AFTER,
-      "You are Qwen, created by Alibaba Cloud. You are a helpful assistant.", "", false, false, &hs_chat_qwen_tools },
-    { "llama3", LLAMA3_TOKENS, "<|begin_of_text|>", LLAMA3_BEFORE, LLAMA3_END, LLAMA3_AFTER, NULL, "", true, false,
-      NULL },
-    { "llama3.1", LLAMA3_TOKENS, "<|begin_of_text|>", LLAMA3_BEFORE, LLAMA3_END, LLAMA3_AFTER, "",
-      "Cutting Knowledge Date: December 2023\nToday Date: 26 Jul 2024\n\n", true, false, &hs_chat_llama_tools },
-    { "alpaca",
-      { NULL },
-      NULL,
-      { "", "### Instruction:\n", "### Response:\n" },
-      { "", "", NULL },
-      { "\n\n", "\n\n", "\n\n" },
-      NULL,
-      "",
-      true,
-      true,
-      NULL },
-};
-
-const HsChatTemplate *hs_chat_template_get(const char *name)
-{
-    for (size_t i = 0; name && i < sizeof templates / sizeof *templates; i++)
-        if (strcmp(templates[i].name, name) == 0)
-            return &templates[i];
-    return NULL;
-}
-
 void hs_chat_text_deinit(HsChatText *text)
 {
     hs_bytes_deinit(&text->text);
     free(text->counted);
     *text = (HsChatText){ 0 };
-}
-
-/* What Python's str.strip() takes off: Unicode's white space, and the four separators of ASCII. */
-static bool is_blank(uint32_t character)
-{
-    return hs_unicode_is_space(character) || (character >= 0x1C && character <= 0x1F);
-}
-
-static void strip(const char **text, size_t *length)
-{
-    uint32_t character;
-    size_t size;
-    while (*length > 0 && (size = hs_utf8_decode(*text, *length, &character)) > 0 && is_blank(character)) {
-        *text += size;
-        *length -= size;
-    }
-    while (*length > 0) {
-        size_t begin = *length - 1;
-        while (begin > 0 && *length - begin < HS_UTF8_MAX_BYTES && ((unsigned char)(*text)[begin] & 0xC0) == 0x80)
-            begin--;
-        if (hs_utf8_decode(*text + begin, *length - begin, &character) != *length - begin || !is_blank(character))
-            return;
-        *length = begin;
-    }
 }
 
 static HsStatus put(HsChatText *text, const char *more)
@@ -116,6 +25,7 @@ typedef struct Rendering {
     const HsChatTemplate *made_by;
     const HsChatTokens *tokens;
     const HsChatTools *tools; /* NULL: none are put */
+    bool is_quiet;            /* answers without thoughts, by the header's mode */
     HsChatText *text;
 } Rendering;
 
@@ -123,6 +33,7 @@ typedef struct Rendering {
 typedef struct Extras {
     const char *environment, *start;
     const HsChatToolsText *tools_before, *tools_after;
+    const HsChatMessage *system; /* which has no frame */
 } Extras;
 
 static HsStatus count_span(HsChatText *text, size_t begin)
@@ -154,9 +65,28 @@ static HsStatus put_content(const Rendering *rendering, const HsChatMessage *mes
     size_t length = message->length;
     if (message->calls)
         return hs_chat_put_calls(made_by->tools, message, &rendering->text->text);
-    if (made_by->trims)
-        strip(&content, &length);
+    hs_chat_trim(made_by->trims[message->role], &content, &length);
     return hs_bytes_append(&rendering->text->text, content, length);
+}
+
+/* What stands before a message's content; of an answer, what it comes after. */
+static HsStatus put_before(const Rendering *rendering, HsChatRole role)
+{
+    HS_TRY(put(rendering->text, rendering->made_by->before[role]));
+    return role == HS_CHAT_ASSISTANT && rendering->is_quiet
+               ? put(rendering->text, rendering->made_by->header->quiet_start)
+               : HS_OK;
+}
+
+/* A system message in front of the content of another. */
+static HsStatus put_system(const Rendering *rendering, const HsChatMessage *system)
+{
+    HsChatText *const text = rendering->text;
+    const size_t begin = text->text.count;
+    HS_TRY(put_content(rendering, system));
+    if (system->counted)
+        HS_TRY(count_span(text, begin));
+    return put(text, rendering->made_by->system_behind);
 }
 
 static HsStatus put_message(const Rendering *rendering, const HsChatMessage *message, const Extras *extras)
@@ -164,8 +94,12 @@ static HsStatus put_message(const Rendering *rendering, const HsChatMessage *mes
     const HsChatTemplate *const made_by = rendering->made_by;
     HsChatText *const text = rendering->text;
     const char *const end = made_by->end[message->role];
-    HS_TRY(put(text, made_by->before[message->role]));
+    HS_TRY(put_before(rendering, message->role));
+    if (extras->system)
+        HS_TRY(put_system(rendering, extras->system));
     size_t begin = text->text.count;
+    if (message->role == HS_CHAT_ASSISTANT && made_by->answer_start)
+        HS_TRY(put(text, made_by->answer_start));
     HS_TRY(put(text, extras->environment ? extras->environment : ""));
     HS_TRY(put(text, extras->start ? extras->start : ""));
     HS_TRY(put_tools(rendering, extras->tools_before, message->counted, &begin));
@@ -213,6 +147,21 @@ static Extras of_first(const Rendering *rendering)
     return (Extras){ .tools_before = has_tools ? rendering->made_by->tools->user_start : NULL };
 }
 
+/* In place of the first system message, or where there is none. */
+static HsStatus put_header(const Rendering *rendering, const HsChatMessage *system)
+{
+    const HsChatTemplate *const made_by = rendering->made_by;
+    HsChatText *const text = rendering->text;
+    bool overridden;
+    HS_TRY(put(text, made_by->before[HS_CHAT_SYSTEM]));
+    const size_t begin = text->text.count;
+    HS_TRY(hs_chat_put_header(made_by->header, system, &text->text, &overridden));
+    HS_TRY(put(text, overridden ? made_by->end[HS_CHAT_SYSTEM] : ""));
+    if (system && system->counted)
+        HS_TRY(count_span(text, begin));
+    return put(text, overridden ? made_by->after[HS_CHAT_SYSTEM] : "");
+}
+
 static HsStatus check_turns(const HsChatTemplate *made_by, const HsChatMessage *messages, int64_t count)
 {
     const int64_t first = count > 0 && messages[0].role == HS_CHAT_SYSTEM;
@@ -225,11 +174,69 @@ static HsStatus check_turns(const HsChatTemplate *made_by, const HsChatMessage *
     return HS_OK;
 }
 
+/* What a system message must be for the template, which would leave it out, or is dated without one. */
+static HsStatus check_system(const HsChatTemplate *made_by, const HsChatMessage *messages, int64_t count)
+{
+    const bool has_system = count > 0 && messages[0].role == HS_CHAT_SYSTEM;
+    if (made_by->is_dated && !has_system)
+        return hs_fail(HS_EFORMAT,
+                       "the template %s is published with a system message of the day on which it is rendered, so that "
+                       "no run could be repeated: begin the conversation with one (generate --chat: --system)",
+                       made_by->name);
+    if (made_by->system_place == HS_CHAT_SYSTEM_FIRST && has_system && count == 1)
+        return hs_fail(HS_EFORMAT,
+                       "message 1: the template %s puts the system message into the user's first, and there is none",
+                       made_by->name);
+    for (int64_t i = made_by->system_place == HS_CHAT_SYSTEM_HAS_HEADER; i < count; i++)
+        if (messages[i].role == HS_CHAT_SYSTEM &&
+            (made_by->system_place == HS_CHAT_SYSTEM_REFUSED || made_by->system_place == HS_CHAT_SYSTEM_HAS_HEADER))
+            return hs_fail(HS_EFORMAT,
+                           "message %lld: the template %s has no system message%s: write its text into the user's",
+                           (long long)i + 1, made_by->name, made_by->header ? " but the first" : "");
+    return HS_OK;
+}
+
+/* The message that a system message without a frame is put into; count: none. */
+static int64_t carrier(const HsChatTemplate *made_by, const HsChatMessage *messages, int64_t count)
+{
+    if (made_by->system_place == HS_CHAT_SYSTEM_LAST && messages[count - 1].role == HS_CHAT_USER)
+        return count - 1;
+    return made_by->system_place == HS_CHAT_SYSTEM_FIRST ? 1 : count;
+}
+
+const char *hs_chat_left_out(const HsChatTemplate *made_by)
+{
+    if (made_by->system_place == HS_CHAT_SYSTEM_LAST)
+        return "system messages of conversations that do not end with the user's message";
+    return made_by->tools && !made_by->tools->keeps_content ? "messages that call a tool and have a content too" : "";
+}
+
+bool hs_chat_leaves_out_system(const HsChatTemplate *made_by, const HsChatMessage *messages, int64_t count)
+{
+    return made_by->system_place == HS_CHAT_SYSTEM_LAST && messages[0].role == HS_CHAT_SYSTEM &&
+           carrier(made_by, messages, count) == count;
+}
+
+/* A system message that comes first and has no frame: itself, if it is not put into another. */
+static HsStatus put_unframed(const Rendering *rendering, const HsChatMessage *messages, int64_t count)
+{
+    const HsChatTemplate *const made_by = rendering->made_by;
+    const bool has_system = count > 0 && messages[0].role == HS_CHAT_SYSTEM;
+    const int64_t carries = has_system ? carrier(made_by, messages, count) : count;
+    if (made_by->header)
+        HS_TRY(put_header(rendering, has_system ? messages : NULL));
+    for (int64_t i = has_system; i < count; i++)
+        HS_TRY(put_message(rendering, &messages[i], &(const Extras){ .system = i == carries ? messages : NULL }));
+    return HS_OK;
+}
+
 static HsStatus put_messages(const Rendering *rendering, const HsChatMessage *messages, int64_t count)
 {
     const HsChatTemplate *const made_by = rendering->made_by;
     const bool has_system = count > 0 && messages[0].role == HS_CHAT_SYSTEM;
     const Extras system = of_system(rendering), first = of_first(rendering), none = { 0 };
+    if (made_by->system_place != HS_CHAT_SYSTEM_FRAMED)
+        return put_unframed(rendering, messages, count);
     if (!has_system && made_by->system) {
         const HsChatMessage message = { .role = HS_CHAT_SYSTEM,
                                         .text = made_by->system,
@@ -243,6 +250,8 @@ static HsStatus put_messages(const Rendering *rendering, const HsChatMessage *me
     for (int64_t i = 0; i < count; i++) {
         const bool follows = made_by->tools && made_by->tools->joins_results && i > 0,
                    leads = made_by->tools && made_by->tools->joins_results && i + 1 < count;
+        if (made_by->omits_empty_system && messages[i].role == HS_CHAT_SYSTEM && messages[i].length == 0)
+            continue;
         if (messages[i].role == HS_CHAT_TOOL)
             HS_TRY(put_result(rendering, &messages[i], !(follows && messages[i - 1].role == HS_CHAT_TOOL),
                               !(leads && messages[i + 1].role == HS_CHAT_TOOL)));
@@ -260,11 +269,19 @@ HsStatus hs_chat_render(const HsChatTemplate *made_by, const HsChatTokens *token
 {
     const bool given =
         tools && tools->list && made_by->tools && (made_by->tools->puts_none || hs_json_count(tools->list) > 0);
-    const Rendering rendering = { made_by, tokens, given ? tools : NULL, text };
+    const HsChatMessage *const system = count > 0 && messages[0].role == HS_CHAT_SYSTEM ? messages : NULL;
+    const Rendering rendering = { .made_by = made_by,
+                                  .tokens = tokens,
+                                  .tools = given ? tools : NULL,
+                                  .is_quiet = made_by->header && hs_chat_header_is_quiet(made_by->header, system),
+                                  .text = text };
+    HS_TRY(check_system(made_by, messages, count));
     HS_TRY(check_turns(made_by, messages, count));
     HS_TRY(put(text, made_by->begin ? made_by->begin : tokens->begin));
     HS_TRY(put_messages(&rendering, messages, count));
-    return answer_next ? put(text, made_by->before[HS_CHAT_ASSISTANT]) : HS_OK;
+    if (answer_next)
+        return put_before(&rendering, HS_CHAT_ASSISTANT);
+    return put(text, made_by->close ? made_by->close : "");
 }
 
 /* ---- tokens ---- */

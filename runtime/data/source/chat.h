@@ -11,6 +11,17 @@
  *     llama3     <|begin_of_text|>, then <|start_header_id|>ROLE<|end_header_id|>\n\nCONTENT<|eot_id|>   content trimmed
  *     llama3.1   the same, with a system message first whatever comes, which begins with two fixed dates
  *     alpaca     SYSTEM\n\n### Instruction:\nUSER\n\n### Response:\nASSISTANT</s>\n\n  content trimmed, roles in turns
+ *     gemma      <bos>, then <start_of_turn>ROLE\nCONTENT<end_of_turn>\n, the assistant as model   content trimmed, roles
+ *                in turns, SYSTEM\n\n in front of the first CONTENT (Gemma 3);  gemma2 (and 1): no system message
+ *     smollm3    as chatml, behind a header with a fixed date that has the system message (chat_header.c)
+ *     phi3       <|ROLE|>\nCONTENT<|end|>\n, and <|endoftext|> at the end;  phi3.5: no frame for an empty system message
+ *     phi4-mini  the same without newlines
+ *     granite    <|start_of_role|>ROLE<|end_of_role|>CONTENT<|end_of_text|>\n   granite (3.1 to 3.3): a system message
+ *                comes first, since published ones are dated without;  granite3.0: none need
+ *     mistral-v3 <s>, then [INST] USER[/INST] ANSWER</s>    answer trimmed, roles in turns, SYSTEM\n\n in front of USER
+ *                where USER is last, and else nowhere;  ministral: the same without the space behind [INST];
+ *                mistral-nemo: nor the one before ANSWER, which is not trimmed
+ *     mistral-v7-tekken   <s>, then [SYSTEM_PROMPT]SYSTEM[/SYSTEM_PROMPT], which comes first, [INST]USER[/INST]ANSWER</s>
  *
  * qwen2.5 and llama3.1 render tools, calls of them and their results too: chat_tools.h.
  */
@@ -69,6 +80,11 @@ void hs_chat_text_deinit(HsChatText *text);
  * errors: HS_EFORMAT where the template has no such order of roles, HS_ENOMEM */
 HsStatus hs_chat_render(const HsChatTemplate *made_by, const HsChatTokens *tokens, const HsChatTools *tools,
                         const HsChatMessage *messages, int64_t count, bool answer_next, HsChatText *text);
+
+/* Of which messages the template leaves contents out, for a warning; "": of none. */
+const char *hs_chat_left_out(const HsChatTemplate *made_by);
+/* Whether it leaves out the system message of this conversation. */
+bool hs_chat_leaves_out_system(const HsChatTemplate *made_by, const HsChatMessage *messages, int64_t count);
 
 /* The token that ends an answer.  errors: HS_ECONFIG naming the template's tokens that the tokenizer lacks, and the
  * mend */

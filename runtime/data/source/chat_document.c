@@ -303,6 +303,8 @@ static HsStatus add_piece(HsCorpus *corpus, const HsChatText *text, size_t begin
 
 static void count_oddities(const Conversation *conversation, HsCorpus *corpus)
 {
+    corpus->unrendered_contents +=
+        hs_chat_leaves_out_system(conversation->made_by, conversation->messages, (int64_t)conversation->count);
     for (size_t i = 0; i < conversation->count; i++) {
         const HsChatMessage *const message = &conversation->messages[i];
         if (!message->calls)

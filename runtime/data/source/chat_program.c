@@ -22,12 +22,44 @@ static void put_string(const char *text, FILE *out)
     fputc('\'', out);
 }
 
+/* What more is added to. */
+static void put_sum(const char *text, FILE *out)
+{
+    put_string(text, out);
+    fputs(" + ", out);
+}
+
+static void put_before(const HsChatTemplate *made_by, HsChatRole role, FILE *out)
+{
+    put_string(made_by->before[role], out);
+    if (role == HS_CHAT_ASSISTANT && made_by->header) {
+        fputs(" + (", out);
+        put_string(made_by->header->quiet_start, out);
+        fputs(" if of.quiet else '')", out);
+    }
+}
+
+/* The first system message in front of the content of another, which has no frame. */
+static void put_carried(const HsChatTemplate *made_by, FILE *out)
+{
+    fputs("(messages[0].content + ", out);
+    put_string(made_by->system_behind, out);
+    fprintf(out, " if messages[0].role == 'system' and %s else '') + ",
+            made_by->system_place == HS_CHAT_SYSTEM_FIRST ? "loop.index0 == 1" : "loop.last");
+}
+
 /* A message of one role: its frame around `content`, which is put as it is. */
 static void put_message(const HsChatTemplate *made_by, HsChatRole role, const char *content, FILE *out)
 {
+    const bool unframed = made_by->system_place == HS_CHAT_SYSTEM_FIRST || made_by->system_place == HS_CHAT_SYSTEM_LAST;
     fputs("{{ ", out);
-    put_string(made_by->before[role], out);
-    fprintf(out, " + %s + ", content);
+    put_before(made_by, role, out);
+    fputs(" + ", out);
+    if (role == HS_CHAT_USER && unframed)
+        put_carried(made_by, out);
+    if (role == HS_CHAT_ASSISTANT && made_by->answer_start)
+        put_sum(made_by->answer_start, out);
+    fprintf(out, "%s + ", content);
     if (made_by->end[role])
         put_string(made_by->end[role], out);
     else
@@ -54,7 +86,7 @@ static void put_default_system(const HsChatTemplate *made_by, FILE *out)
     FILE *stream = open_memstream(&content, &length);
     if (stream) {
         fputs(made_by->tools ? "of.environment + " : "", stream);
-        put_string(made_by->system_start, stream);
+        put_string(made_by->system_start ? made_by->system_start : "", stream);
         fputs(made_by->tools ? " + of.before + " : " + ", stream);
         put_string(made_by->system, stream);
         fputs(made_by->tools ? " + of.after" : "", stream);
@@ -154,29 +186,107 @@ static void put_calls(const HsChatTemplate *made_by, FILE *out)
     fputs(" }}", out);
 }
 
+/* ---- headers: HsChatHeader ---- */
+
+static void put_header(const HsChatTemplate *made_by, FILE *out)
+{
+    const HsChatHeader *const header = made_by->header;
+    fprintf(out,
+            "{%% set of = namespace(said='', quiet=false, whole=false) %%}{%% if messages[0].role == 'system' %%}"
+            "{%% set of.quiet = '%s' in messages[0].content %%}{%% set of.whole = '%s' in messages[0].content %%}"
+            "{%% set of.said = messages[0].content.replace('%s', '').replace('%s', '').rstrip() %%}{%% endif %%}{{ ",
+            header->quiet_mode, header->override, header->quiet_mode, header->mode);
+    put_string(made_by->before[HS_CHAT_SYSTEM], out);
+    fprintf(out, " }}{%% if of.whole %%}{{ of.said.replace('%s', '').rstrip() + ", header->override);
+    put_sum(made_by->end[HS_CHAT_SYSTEM], out);
+    put_string(made_by->after[HS_CHAT_SYSTEM], out);
+    fputs(" }}{% else %}{{ ", out);
+    put_string(header->head, out);
+    fprintf(out, " + ('%s' if of.quiet else '%s') + ", header->quiet_mode, header->mode);
+    put_sum(header->between, out);
+    fputs("(of.said if of.said else ", out);
+    put_string(header->quiet_instructions, out);
+    fputs(" if of.quiet else ", out);
+    put_string(header->instructions, out);
+    fputs(") + ", out);
+    put_string(header->tail, out);
+    fputs(" }}{% endif %}", out);
+}
+
 /* ---- the whole ---- */
+
+/* Off all contents; what differs by role is taken off in each one's place. */
+static HsChatTrim common_trim(const HsChatTemplate *made_by)
+{
+    for (int role = 1; role < HS_CHAT_ROLES; role++)
+        if (made_by->trims[role] != made_by->trims[0])
+            return HS_CHAT_TRIM_NONE;
+    return made_by->trims[0];
+}
+
+static const char *trimmed(HsChatTrim trim)
+{
+    return trim == HS_CHAT_TRIM_BLANKS ? " | trim" : trim == HS_CHAT_TRIM_LINES ? ".lstrip('\\n')" : "";
+}
 
 /* `content`, with what its place adds to it. */
 static void put_content(const HsChatTemplate *made_by, FILE *out)
 {
-    fprintf(out, "{%% set content = message.content%s %%}", made_by->trims ? " | trim" : "");
+    fprintf(out, "{%% set content = message.content%s %%}", trimmed(common_trim(made_by)));
     if (made_by->tools)
         fputs("{% if loop.index0 == (1 if messages[0].role == 'system' else 0) %}"
               "{% set content = of.first + content %}{% endif %}"
               "{% if loop.first and message.role == 'system' %}{% set content = of.environment + ",
               out);
-    else if (made_by->system_start[0])
+    else if (made_by->system_start)
         fputs("{% if loop.first and message.role == 'system' %}{% set content = ", out);
     else
         return;
-    put_string(made_by->system_start, out);
+    put_string(made_by->system_start ? made_by->system_start : "", out);
     fputs(made_by->tools ? " + of.before + content + of.after" : " + content", out);
     fputs(" %}{% endif %}", out);
 }
 
+/* One branch of the loop over messages. */
+static void put_role(const HsChatTemplate *made_by, HsChatRole role, FILE *out)
+{
+    static const char *const names[HS_CHAT_ROLES] = { "system", "user", "assistant" };
+    const HsChatTrim trim = made_by->trims[role] != common_trim(made_by) ? made_by->trims[role] : HS_CHAT_TRIM_NONE;
+    const bool framed = role != HS_CHAT_SYSTEM || made_by->system_place == HS_CHAT_SYSTEM_FRAMED;
+    const bool is_omitted = role == HS_CHAT_SYSTEM && made_by->omits_empty_system;
+    char content[64];
+    snprintf(content, sizeof content, "content%s", trimmed(trim));
+    fprintf(out, "{%% %sif message.role == '%s'%s %%}", role == 0 ? "" : "el", names[role],
+            framed                                            ? ""
+            : made_by->system_place == HS_CHAT_SYSTEM_REFUSED ? " and false"
+                                                              : " and loop.first");
+    fputs(is_omitted ? "{% if content %}" : "", out);
+    if (framed)
+        put_message(made_by, role, content, out);
+    fputs(is_omitted ? "{% endif %}" : "", out);
+}
+
+static void put_ending(const HsChatTemplate *made_by, FILE *out)
+{
+    fputs("{% if add_generation_prompt %}", out);
+    if (made_by->header) {
+        fputs("{{ ", out);
+        put_before(made_by, HS_CHAT_ASSISTANT, out);
+        fputs(" }}", out);
+    } else
+        put_text(made_by->before[HS_CHAT_ASSISTANT], out);
+    if (made_by->close) {
+        fputs("{% else %}", out);
+        put_text(made_by->close, out);
+    }
+    fputs("{% endif %}", out);
+}
+
 static void put_program(const HsChatTemplate *made_by, bool has_begin, FILE *out)
 {
-    static const char *const roles[HS_CHAT_ROLES] = { "system", "user", "assistant" };
+    if (made_by->is_dated)
+        fputs("{% if messages[0].role != 'system' %}{{ raise_exception('begin with a system message') }}{% endif %}",
+              out);
     if (made_by->begin)
         put_text(made_by->begin, out);
     else if (has_begin)
@@ -185,6 +295,8 @@ static void put_program(const HsChatTemplate *made_by, bool has_begin, FILE *out
         put_offer(made_by->tools, out);
     if (made_by->system)
         put_default_system(made_by, out);
+    if (made_by->header)
+        put_header(made_by, out);
     fputs("{% for message in messages %}", out);
     if (made_by->tools) {
         put_result(made_by->tools, out);
@@ -192,16 +304,12 @@ static void put_program(const HsChatTemplate *made_by, bool has_begin, FILE *out
         fputs("{% else %}", out);
     }
     put_content(made_by, out);
-    for (int role = 0; role < HS_CHAT_ROLES; role++) {
-        fprintf(out, "{%% %sif message.role == '%s' %%}", role == 0 ? "" : "el", roles[role]);
-        put_message(made_by, (HsChatRole)role, "content", out);
-    }
+    for (int role = 0; role < HS_CHAT_ROLES; role++)
+        put_role(made_by, (HsChatRole)role, out);
     fprintf(out,
             "{%% else %%}{{ raise_exception('no role but system, user and assistant') }}{%% endif %%}%s{%% endfor %%}",
             made_by->tools ? "{% endif %}" : "");
-    fputs("{% if add_generation_prompt %}", out);
-    put_text(made_by->before[HS_CHAT_ASSISTANT], out);
-    fputs("{% endif %}", out);
+    put_ending(made_by, out);
 }
 
 char *hs_chat_program(const HsChatTemplate *made_by, bool has_begin)

@@ -126,8 +126,8 @@ typedef struct HsCorpus {
     int64_t piece_count;
     size_t piece_capacity;
     int source; /* given to the pieces that are added */
-    /* Of calls of tools, what templates do with them that may not be meant: */
-    int64_t unrendered_contents; /* a message's content that stands next to its call, and is left out */
+    /* Of messages, what templates do with them that may not be meant: */
+    int64_t unrendered_contents; /* contents that are left out: hs_chat_left_out */
     int64_t quoted_arguments;    /* arguments that are a string, and are put as one */
 } HsCorpus;
 

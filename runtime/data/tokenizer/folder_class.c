@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * What a tokenizer's class makes itself in place of tokenizer.json's: normalizer, pre-tokenizer, decoder and the model's
- * options, as the classes GPT2Tokenizer, LlamaTokenizer and Qwen2Tokenizer of transformers 5.24 do.
+ * options, as the classes GPT2Tokenizer, LlamaTokenizer, Qwen2Tokenizer and GemmaTokenizer of transformers 5.24 do.
  */
 #include <stdio.h>
 #include <string.h>
@@ -90,9 +90,23 @@ static void make_llama(const HsTokenizerFolder *folder, HsJson *root)
     replace_model_options(root, true);
 }
 
+/* Spaces become U+2581, and nothing is put in front; the class then splits at spaces, of which none is left. */
+static void make_gemma(HsJson *root)
+{
+    hs_json_replace(root, "normalizer",
+                    parse_part("{\"type\":\"Replace\",\"pattern\":{\"String\":\" \"},\"content\":\"\xE2\x96\x81\"}"));
+    hs_json_replace(root, "pre_tokenizer", parse_part("null"));
+    hs_json_replace(root, "decoder",
+                    parse_part("{\"type\":\"Sequence\",\"decoders\":[{\"type\":\"Replace\",\"pattern\":{\"String\":"
+                               "\"\xE2\x96\x81\"},"
+                               "\"content\":\" \"},{\"type\":\"ByteFallback\"},{\"type\":\"Fuse\"}]}"));
+    replace_model_options(root, true);
+}
+
 bool hs_tokenizer_class_rebuilds(HsTokenizerClass class)
 {
-    return class == HS_TOKENIZER_GPT2 || class == HS_TOKENIZER_LLAMA || class == HS_TOKENIZER_QWEN2;
+    return class == HS_TOKENIZER_GPT2 || class == HS_TOKENIZER_LLAMA || class == HS_TOKENIZER_QWEN2 ||
+           class == HS_TOKENIZER_GEMMA;
 }
 
 HsStatus hs_tokenizer_class_apply(const HsTokenizerFolder *folder, HsJson *root)
@@ -107,5 +121,7 @@ HsStatus hs_tokenizer_class_apply(const HsTokenizerFolder *folder, HsJson *root)
         make_qwen2(folder, root);
     else if (folder->class == HS_TOKENIZER_LLAMA)
         make_llama(folder, root);
+    else if (folder->class == HS_TOKENIZER_GEMMA)
+        make_gemma(root);
     return HS_OK;
 }

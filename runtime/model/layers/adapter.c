@@ -93,7 +93,7 @@ HsStatus hs_adapter_forward(const HsLayerCall *call, const HsNode *node, HsTenso
                           .b = hs_param_operand(call->params[PARAM_A], false),
                           .transpose_b = true,
                           .policy = call->precision->forward,
-                          .alpha = node->attributes.adapter.scale,
+                          .alpha = node->attributes.adapter.scale * node->attributes.factor,
                           .c = call->saved[0] };
     HS_TRY(hs_op_matmul(call->context, &down));
     *branch = scratch_rows(call, HS_SCRATCH_BRANCH, rows);
@@ -148,7 +148,7 @@ HsStatus hs_adapter_backward(const HsLayerCall *call, const HsNode *node, HsTens
     HsMatmulArgs back = { .a.values = dy,
                           .b = hs_operand_packed(b, hs_packed_of(&call->params[PARAM_B]->backward)),
                           .policy = call->precision->dgrad,
-                          .alpha = node->attributes.adapter.scale,
+                          .alpha = node->attributes.adapter.scale * node->attributes.factor,
                           .c = scratch_rows(call, HS_SCRATCH_P, rows) };
     HS_TRY(hs_op_matmul(call->context, &back));
     if (hs_tensor_present(&gradient)) {

@@ -3,8 +3,8 @@
  * Token and position embedding, then dropout.
  *   inputs {tokens [N] i32}   outputs {y [N,C]}   params {token table [V,C], position table [P,C] optional}
  *
- * y[n] = mask[n] (E[tokens[n]] + P[position of n]) / (1 - p), so each table row's gradient is the sum of the masked
- * dy of the rows that looked it up.  When the head is tied its gradient goes to the same table, which accumulates.
+ * y[n] = mask[n] (s E[tokens[n]] + P[position of n]) / (1 - p), so each table row's gradient is the sum of the masked
+ * dy of the rows that looked it up, in the token table times s, embedding_factor.  When the head is tied its gradient goes to the same table, which accumulates.
  */
 #include "runtime/model/layer.h"
 
@@ -17,6 +17,7 @@ static HsStatus embedding_forward(const HsLayerCall *call, const HsNode *node)
         .starts = call->starts,
         .sequence_length = call->sequence_length,
         .position_start = call->position_start,
+        .factor = node->attributes.embedding_factor,
         .y = call->outputs[0],
     };
     HS_TRY(hs_op_embedding_forward(call->context, &args));
@@ -38,12 +39,13 @@ static HsStatus embedding_backward(const HsLayerCall *call, const HsNode *node)
         HS_TRY(hs_op_dropout_backward(call->context, &mask));
     }
     if (call->pass)
-        HS_TRY(hs_layer_add_lookups(call, call->inputs[0], call->d_outputs[0]));
+        HS_TRY(hs_layer_add_lookups(call, node->attributes.embedding_factor, call->inputs[0], call->d_outputs[0]));
     HsEmbeddingBackwardArgs args = {
         .tokens = call->inputs[0],
         .dy = call->d_outputs[0],
         .starts = call->starts,
         .sequence_length = call->sequence_length,
+        .factor = node->attributes.embedding_factor,
         .dtoken_table = hs_call_gradient(call, 0),
         .dposition_table = hs_call_gradient(call, 1),
     };

@@ -57,7 +57,7 @@ static HsStatus leave(const HsLayerCall *call, Workspace outer, HsStatus status)
     return status;
 }
 
-static HsStatus add_squares(const HsLayerCall *call, const HsFactor *factor, HsTensor x)
+static HsStatus add_squares(const HsLayerCall *call, const HsFactor *factor, float scale, HsTensor x)
 {
     HsContext *context = call->context;
     HsDevice *device = context->device;
@@ -66,7 +66,7 @@ static HsStatus add_squares(const HsLayerCall *call, const HsFactor *factor, HsT
         const int64_t rows = x.shape[0] - row < SQUARED_ROWS ? x.shape[0] - row : SQUARED_ROWS;
         const HsTensor squares = hs_tensor_2d(call->pass->scratch, HS_F32, rows, factor->size);
         const HsSquareAccumulateArgs square = {
-            .grad = hs_tensor_rows(x, row, rows), .accumulator = squares, .multiplier = 1.0f, .weight = 1.0f
+            .grad = hs_tensor_rows(x, row, rows), .accumulator = squares, .multiplier = scale, .weight = 1.0f
         };
         const HsBiasBackwardArgs sum = { .dy = squares, .dbias = factor->values };
         if (!context->dry_run)
@@ -77,7 +77,7 @@ static HsStatus add_squares(const HsLayerCall *call, const HsFactor *factor, HsT
     return HS_OK;
 }
 
-static HsStatus add_block(const HsLayerCall *call, const HsFactor *factor, HsTensor x, int64_t first)
+static HsStatus add_block(const HsLayerCall *call, const HsFactor *factor, float scale, HsTensor x, int64_t first)
 {
     const int64_t width = hs_factor_width(factor, first);
     HsTensor columns = x;
@@ -90,26 +90,26 @@ static HsStatus add_block(const HsLayerCall *call, const HsFactor *factor, HsTen
                                    .b.values = columns,
                                    .transpose_a = true,
                                    .accumulate = true,
-                                   .alpha = 1.0f,
+                                   .alpha = scale * scale,
                                    .c = hs_factor_at(factor, first) };
     return hs_op_matmul(call->context, &product);
 }
 
-static HsStatus add_moment(const HsLayerCall *call, const HsFactor *factor, HsTensor x)
+static HsStatus add_moment(const HsLayerCall *call, const HsFactor *factor, float scale, HsTensor x)
 {
     if (factor->block == 1)
-        return add_squares(call, factor, x);
+        return add_squares(call, factor, scale, x);
     for (int64_t first = 0; first < factor->size; first += factor->block)
-        HS_TRY(add_block(call, factor, x, first));
+        HS_TRY(add_block(call, factor, scale, x, first));
     return HS_OK;
 }
 
-HsStatus hs_layer_add_moment(const HsLayerCall *call, const HsFactor *factor, HsTensor x)
+HsStatus hs_layer_add_moment(const HsLayerCall *call, const HsFactor *factor, float scale, HsTensor x)
 {
     if (!hs_factor_present(factor))
         return HS_OK;
     const Workspace outer = enter(call);
-    return leave(call, outer, add_moment(call, factor, x));
+    return leave(call, outer, add_moment(call, factor, scale, x));
 }
 
 static HsTensor counts_of(const HsSpanFactors *factors)
@@ -118,12 +118,13 @@ static HsTensor counts_of(const HsSpanFactors *factors)
     return left && hs_factor_present(left) ? hs_tensor_2d(left->values.data, HS_F32, left->size, 1) : (HsTensor){ 0 };
 }
 
-static HsStatus add_lookups(const HsLayerCall *call, HsTensor tokens, HsTensor dy)
+static HsStatus add_lookups(const HsLayerCall *call, float scale, HsTensor tokens, HsTensor dy)
 {
     const HsEmbeddingBackwardArgs count = { .tokens = tokens,
                                             .dy = hs_tensor_rows(call->pass->ones, 0, tokens.shape[0]),
                                             .starts = call->starts,
                                             .sequence_length = call->sequence_length,
+                                            .factor = 1.0f,
                                             .dtoken_table = counts_of(call->factors[0]),
                                             .dposition_table = counts_of(call->factors[1]) };
     if (!hs_tensor_present(&count.dtoken_table) && !hs_tensor_present(&count.dposition_table))
@@ -131,12 +132,12 @@ static HsStatus add_lookups(const HsLayerCall *call, HsTensor tokens, HsTensor d
     HS_TRY(hs_op_embedding_backward(call->context, &count));
     for (int i = 0; i < 2; i++)
         if (call->factors[i])
-            HS_TRY(add_moment(call, &call->factors[i]->use[HS_FACTOR_LOOKUP].right, dy));
+            HS_TRY(add_moment(call, &call->factors[i]->use[HS_FACTOR_LOOKUP].right, i == 0 ? scale : 1.0f, dy));
     return HS_OK;
 }
 
-HsStatus hs_layer_add_lookups(const HsLayerCall *call, HsTensor tokens, HsTensor dy)
+HsStatus hs_layer_add_lookups(const HsLayerCall *call, float scale, HsTensor tokens, HsTensor dy)
 {
     const Workspace outer = enter(call);
-    return leave(call, outer, add_lookups(call, tokens, dy));
+    return leave(call, outer, add_lookups(call, scale, tokens, dy));
 }

@@ -52,10 +52,15 @@ void hs_head_distill_scratch(const HsNode *node, HsDtype loss, int64_t rows, HsT
     tables[KEPT_INDEX] = tables[TOP_INDEX] = table(NULL, HS_I32, rows, attributes->kept_logits);
 }
 
-static HsStatus keep_and_match(const HsLayerCall *call, const HsHeadChunk *chunk, const HsTensor tables[TABLES])
+static HsStatus keep_and_match(const HsLayerCall *call, const HsNode *node, const HsHeadChunk *chunk,
+                               const HsTensor tables[TABLES])
 {
-    const HsTopLogitsArgs top = { .logits = chunk->logits, .value = tables[TOP_VALUE], .index = tables[TOP_INDEX] };
+    const float cap = node->attributes.logit_cap;
+    const HsTopLogitsArgs top = {
+        .logits = chunk->logits, .cap = cap, .value = tables[TOP_VALUE], .index = tables[TOP_INDEX]
+    };
     const HsMatchLogitsArgs match = { .logits = chunk->logits,
+                                      .cap = cap,
                                       .targets = chunk->targets,
                                       .replayed = tables[REPLAYED],
                                       .value = tables[KEPT_VALUE],
@@ -69,11 +74,15 @@ static HsStatus keep_and_match(const HsLayerCall *call, const HsHeadChunk *chunk
     return hs_op_match_logits(call->context, &match);
 }
 
-static HsStatus learn_from_teacher(const HsLayerCall *call, const HsHeadChunk *chunk, const HsTensor tables[TABLES])
+static HsStatus learn_from_teacher(const HsLayerCall *call, const HsNode *node, const HsHeadChunk *chunk,
+                                   const HsTensor tables[TABLES])
 {
     const HsHeadWork *work = call->head_work;
+    const HsAttributes *teacher = work->teacher_attributes;
     const HsDistillArgs args = { .logits = chunk->logits,
                                  .teacher = hs_tensor_rows(call->scratch[HS_HEAD_TEACHER], 0, chunk->size),
+                                 .cap = node->attributes.logit_cap,
+                                 .teacher_cap = teacher->logit_cap,
                                  .targets = chunk->targets,
                                  .replayed = tables[REPLAYED],
                                  .fresh = work->fresh,
@@ -81,13 +90,13 @@ static HsStatus learn_from_teacher(const HsLayerCall *call, const HsHeadChunk *c
                                  .gradient_scale = call->gradient_scale,
                                  .losses = tables[TERMS],
                                  .dlogits = chunk->dlogits };
-    HS_TRY(
-        hs_layer_head_logits(call->context, call->precision, work->teacher_head, tables[TEACHER_HIDDEN], args.teacher));
+    HS_TRY(hs_layer_head_logits(call->context, call->precision, work->teacher_head, teacher->logit_factor,
+                                tables[TEACHER_HIDDEN], args.teacher));
     return hs_op_distill(call->context, &args);
 }
 
 /* The teacher comes last: matching leaves 0 in rows that are not replayed, and where it matches none teaches. */
-HsStatus hs_head_distill(const HsLayerCall *call, const HsHeadChunk *chunk)
+HsStatus hs_head_distill(const HsLayerCall *call, const HsNode *node, const HsHeadChunk *chunk)
 {
     const bool gathered = hs_tensor_present(&chunk->list);
     HsTensor all[TABLES] = { 0 }, tables[TABLES] = { 0 };
@@ -100,9 +109,9 @@ HsStatus hs_head_distill(const HsLayerCall *call, const HsHeadChunk *chunk)
         if (hs_tensor_present(&all[t]))
             HS_TRY(hs_head_rows_gather(call, chunk->list, all[t], tables[t]));
     if (call->head_work->kept > 0)
-        HS_TRY(keep_and_match(call, chunk, tables));
+        HS_TRY(keep_and_match(call, node, chunk, tables));
     if (hs_tensor_present(&call->head_work->teacher_hidden))
-        HS_TRY(learn_from_teacher(call, chunk, tables));
+        HS_TRY(learn_from_teacher(call, node, chunk, tables));
     for (int t = WRITTEN; t < TABLES && gathered; t++)
         if (hs_tensor_present(&all[t]))
             HS_TRY(hs_head_rows_scatter(call, chunk->list, tables[t], all[t]));
@@ -119,15 +128,15 @@ HsStatus hs_head_distill_nothing(const HsLayerCall *call)
     return HS_OK;
 }
 
-HsStatus hs_layer_head_logits(HsContext *context, const HsPrecision *precision, const HsParam *weight, HsTensor hidden,
-                              HsTensor logits)
+HsStatus hs_layer_head_logits(HsContext *context, const HsPrecision *precision, const HsParam *weight, float factor,
+                              HsTensor hidden, HsTensor logits)
 {
     HsMatmulArgs args = {
         .a.values = hidden,
         .b = hs_param_operand(weight, false),
         .transpose_b = true,
         .policy = precision->forward,
-        .alpha = 1.0f,
+        .alpha = factor,
         .c = logits,
     };
     return hs_op_matmul(context, &args);

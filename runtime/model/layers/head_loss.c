@@ -4,9 +4,10 @@
  *   inputs {hidden [N,C], targets [N] i32}   outputs {losses [N]}   params {w [V,C]}
  *
  * For each chunk of rows, of those that have a target where that leaves some out (head_rows.c):
- *     logits = hidden w^T        losses = lse - logits[target]
+ *     logits = f hidden w^T      losses = lse - logits[target]
  *   and in training at once
- *     dlogits = gs ((1 + 2 z lse) softmax - onehot)        dhidden = dlogits w        dw += dlogits^T hidden
+ *     dlogits = gs ((1 + 2 z lse) softmax - onehot)        dhidden = f dlogits w      dw += f dlogits^T hidden
+ * f is logit_factor; where there is a logit_cap, what reads logits reads them capped (kernels/ops/ops.h).
  * The loss is a sum over rows, so the chunks are independent, and the gradient needs nothing but the chunk's logits:
  * training does forward and backward in one call (`turns`).  With precision.logits: compute its logits are rounded to the
  * gradient's format, and 10 bytes that move for each of them (4 written, 4 read, 2 written) become 6; without a gradient
@@ -51,8 +52,9 @@ static void head_loss_scratch(const HsNode *node, const HsTensor *outputs, bool 
 }
 
 /* Both gradients of one chunk's product, that of hidden last: it may take hidden's memory. */
-static HsStatus chunk_backward(const HsLayerCall *call, const HsHeadChunk *chunk)
+static HsStatus chunk_backward(const HsLayerCall *call, const HsNode *node, const HsHeadChunk *chunk)
 {
+    const float factor = node->attributes.logit_factor;
     const HsParam *weight = call->params[0];
     HsMatmulArgs weight_gradient = {
         .a.values = chunk->dlogits,
@@ -60,7 +62,7 @@ static HsStatus chunk_backward(const HsLayerCall *call, const HsHeadChunk *chunk
         .transpose_a = true,
         .accumulate = true,
         .policy = call->precision->wgrad,
-        .alpha = 1.0f,
+        .alpha = factor,
         .c = weight->gradient,
     };
     if (hs_tensor_present(&weight->gradient))
@@ -70,7 +72,7 @@ static HsStatus chunk_backward(const HsLayerCall *call, const HsHeadChunk *chunk
         .b = hs_param_operand(weight, true),
         .accumulate = call->accumulate[0],
         .policy = call->precision->dgrad,
-        .alpha = 1.0f,
+        .alpha = factor,
         .c = chunk->dhidden,
     };
     if (hs_tensor_present(&chunk->dhidden))
@@ -78,16 +80,18 @@ static HsStatus chunk_backward(const HsLayerCall *call, const HsHeadChunk *chunk
     if (!call->factors[0])
         return HS_OK;
     const HsFactorPair *pair = &call->factors[0]->use[HS_FACTOR_PRODUCT];
-    HS_TRY(hs_layer_add_moment(call, &pair->right, chunk->hidden));
-    return hs_layer_add_moment(call, &pair->left, chunk->dlogits); /* the last that reads them */
+    HS_TRY(hs_layer_add_moment(call, &pair->right, 1.0f, chunk->hidden));
+    return hs_layer_add_moment(call, &pair->left, factor, chunk->dlogits); /* the last that reads them */
 }
 
 /* Draws are numbered by row, so they do not depend on where chunks begin, nor on rows that were left out. */
-static HsStatus draw_targets(const HsLayerCall *call, const HsHeadChunk *chunk)
+static HsStatus draw_targets(const HsLayerCall *call, const HsNode *node, const HsHeadChunk *chunk)
 {
-    HsSampleLabelsArgs args = {
-        .rng = call->rng, .logits = chunk->logits, .targets = chunk->targets, .rows = chunk->list
-    };
+    HsSampleLabelsArgs args = { .rng = call->rng,
+                                .logits = chunk->logits,
+                                .cap = node->attributes.logit_cap,
+                                .targets = chunk->targets,
+                                .rows = chunk->list };
     args.rng.site = SITE_LABELS;
     if (!hs_tensor_present(&chunk->list))
         args.rng.row_offset += chunk->first;
@@ -96,11 +100,13 @@ static HsStatus draw_targets(const HsLayerCall *call, const HsHeadChunk *chunk)
 
 static HsStatus run_chunk(const HsLayerCall *call, const HsNode *node, bool backward, const HsHeadChunk *chunk)
 {
-    HS_TRY(hs_layer_head_logits(call->context, call->precision, call->params[0], chunk->hidden, chunk->logits));
+    HS_TRY(hs_layer_head_logits(call->context, call->precision, call->params[0], node->attributes.logit_factor,
+                                chunk->hidden, chunk->logits));
     if (call->sample_labels)
-        HS_TRY(draw_targets(call, chunk));
+        HS_TRY(draw_targets(call, node, chunk));
     HsCrossEntropyArgs loss = {
         .logits = chunk->logits,
+        .cap = node->attributes.logit_cap,
         .targets = chunk->targets,
         .z_loss = hs_call_z_loss(call, node),
         .gradient_scale = call->gradient_scale,
@@ -109,12 +115,12 @@ static HsStatus run_chunk(const HsLayerCall *call, const HsNode *node, bool back
     };
     HS_TRY(hs_op_cross_entropy(call->context, &loss));
     if (backward && call->head_work)
-        HS_TRY(hs_head_distill(call, chunk));
-    if (call->predict > 0)
+        HS_TRY(hs_head_distill(call, node, chunk));
+    if (call->predict > 0) /* a cap leaves the likeliest one the likeliest */
         HS_TRY(
             hs_op_argmax(call->context,
                          &(HsArgmaxArgs){ .logits = chunk->logits, .count = call->predict, .index = chunk->targets }));
-    return backward ? chunk_backward(call, chunk) : HS_OK;
+    return backward ? chunk_backward(call, node, chunk) : HS_OK;
 }
 
 /* Its logits; the rest is the caller's. */

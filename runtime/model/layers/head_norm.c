@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * QK-norm (Qwen3; Henry et al. 2020 argue for normalised queries and keys): an RMS norm of every query and key head
- * before the rotation, which bounds attention logits.  Value heads pass through.
+ * QK-norm (Qwen3; Henry et al. 2020 argue for normalised queries and keys): an RMS norm of every query and key head,
+ * which bounds attention logits.  Value heads pass through.
  *   inputs {qkv [N,(H+2G)D]}   outputs {the same shape}   saved {rstd [N,H+G]}   params {q gain [D], k gain [D]}
- * Backward is norm.c's, head by head.
+ * Of the whole projection (OLMo 2) it is one norm of all queries' features and one of all keys': saved {rstd [N,2]},
+ * params {q gain [HD], k gain [GD]}.  Gains may be absent.  Backward is norm.c's, head by head.
  */
 #include "runtime/model/layer.h"
 
@@ -11,6 +12,7 @@ static HsStatus head_norm_forward(const HsLayerCall *call, const HsNode *node)
 {
     HsHeadNormArgs args = {
         .heads = hs_call_heads(call, node),
+        .whole = node->attributes.whole,
         .epsilon = node->attributes.epsilon,
         .x = call->inputs[0],
         .q_weight = hs_call_weight(call, 0),
@@ -25,6 +27,7 @@ static HsStatus head_norm_backward(const HsLayerCall *call, const HsNode *node)
 {
     HsHeadNormBackwardArgs args = {
         .heads = hs_call_heads(call, node),
+        .whole = node->attributes.whole,
         .dy = call->d_outputs[0],
         .x = call->inputs[0],
         .q_weight = hs_call_weight(call, 0),

@@ -42,7 +42,7 @@ HsStatus hs_head_rows_scatter(const HsLayerCall *call, HsTensor list, HsTensor x
 HsStatus hs_head_rows_clear(const HsLayerCall *call, HsTensor x);
 
 /* What strategies ask of the head (head_distill.c) in addition to the loss, of a chunk of backward. */
-HsStatus hs_head_distill(const HsLayerCall *call, const HsHeadChunk *chunk);
+HsStatus hs_head_distill(const HsLayerCall *call, const HsNode *node, const HsHeadChunk *chunk);
 /* The scratch that it needs where rows are gathered, for chunks of `rows`. */
 void hs_head_distill_scratch(const HsNode *node, HsDtype loss, int64_t rows, HsTensor scratch[HS_NODE_SCRATCH]);
 /* What it leaves of rows that are left out: no term, no logits. */

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT
  *
  * The linear layer, with what surrounds it fused into its products.
- *   inputs {x [N,in], residual [N,out] or absent, pre [N,in] (SwiGLU: [N,2 in]) or absent}
- *   outputs {y [N,out] (SwiGLU: [N,out/2]), pre [N,out] with an activation}   params {w [out,in], bias [out] or absent}
+ *   inputs {x [N,in], residual [N,out] or absent, pre [N,in] (a gate: [N,2 in]) or absent}
+ *   outputs {y [N,out] (a gate: [N,out/2]), pre [N,out] with an activation}   params {w [out,in], bias [out] or absent}
  *
  *   forward   y = epilogue(x w^T + bias) + residual
  *   backward  dx = dy w;   dw += dy^T x;   dbias += sum over rows of dy
  *             dresidual = dy (the program passes the buffer on)
  *
- * An activation f (GELU, SwiGLU) between two linear layers costs no separate pass over memory.  The first writes both
+ * An activation f (GELU, RELU2, SwiGLU, GEGLU) between two linear layers costs no separate pass over memory.  The first writes both
  * pre = x w^T + bias and y = f(pre), and is given dpre.  The second takes x = f(pre) together with pre, and writes
  * dpre = f'(pre) applied to dy w from its product's epilogue, so that dx itself never exists.
  *
@@ -36,8 +36,8 @@ static void linear_scratch(const HsNode *node, const HsTensor *outputs, bool bac
     if (attributes->adapter.rank > 0)
         hs_adapter_scratch(node, rows, attributes->operand, backward, scratch);
     if (hs_node_coded(node))
-        hs_coded_scratch(node, rows, outputs[0].shape[1] * (attributes->epilogue == HS_EPILOGUE_SWIGLU ? 2 : 1),
-                         backward, scratch);
+        hs_coded_scratch(node, rows, outputs[0].shape[1] * (hs_epilogue_gates(attributes->epilogue) ? 2 : 1), backward,
+                         scratch);
 }
 
 static HsStatus linear_forward(const HsLayerCall *call, const HsNode *node)
@@ -55,7 +55,7 @@ static HsStatus linear_forward(const HsLayerCall *call, const HsNode *node)
         .pre = call->outputs[OUTPUT_PRE],
         .epilogue = node->attributes.epilogue,
         .policy = call->precision->forward,
-        .alpha = 1.0f,
+        .alpha = node->attributes.factor,
         .c = call->outputs[OUTPUT_Y],
     };
     if (hs_node_coded(node))
@@ -96,8 +96,8 @@ static HsStatus linear_backward(const HsLayerCall *call, const HsNode *node)
     HS_TRY(take_gradient(call, hs_tensor_present(&dw) && !coded, &dy, &row_sums));
     if (call->factors[0]) {
         const HsFactorPair *pair = &call->factors[0]->use[HS_FACTOR_PRODUCT];
-        HS_TRY(hs_layer_add_moment(call, &pair->left, dy));
-        HS_TRY(hs_layer_add_moment(call, &pair->right, call->inputs[INPUT_X]));
+        HS_TRY(hs_layer_add_moment(call, &pair->left, node->attributes.factor, dy));
+        HS_TRY(hs_layer_add_moment(call, &pair->right, 1.0f, call->inputs[INPUT_X]));
     }
     HsMatmulArgs weight_gradient = {
         .a.values = dy,
@@ -105,7 +105,7 @@ static HsStatus linear_backward(const HsLayerCall *call, const HsNode *node)
         .transpose_a = true,
         .accumulate = true,
         .policy = call->precision->wgrad,
-        .alpha = 1.0f,
+        .alpha = node->attributes.factor,
         .c = dw,
         .row_sums = row_sums,
     };
@@ -130,7 +130,7 @@ static HsStatus linear_backward(const HsLayerCall *call, const HsNode *node)
         .epilogue = node->attributes.backward_epilogue,
         .accumulate = call->accumulate[target],
         .policy = call->precision->dgrad,
-        .alpha = 1.0f,
+        .alpha = node->attributes.factor,
         .c = call->d_inputs[target],
     };
     if (coded)

@@ -58,6 +58,33 @@ static HsStatus norm_backward(const HsLayerCall *call, const HsNode *node)
     return hs_op_norm_backward(call->context, &args);
 }
 
+/* A norm behind a branch: inputs {branch [N,C], residual [N,C]}, outputs {residual + norm(branch)}. */
+static HsStatus norm_sum_forward(const HsLayerCall *call, const HsNode *node)
+{
+    HsNormArgs args = forward_of(call, node, call->inputs[0], call->outputs[0]);
+    args.addend = call->inputs[1];
+    return hs_op_norm_forward(call->context, &args);
+}
+
+static HsStatus norm_sum_backward(const HsLayerCall *call, const HsNode *node)
+{
+    HsNormBackwardArgs args = backward_of(call, node, call->inputs[0], call->d_outputs[0]);
+    args.dx = call->d_inputs[0];
+    return hs_op_norm_backward(call->context, &args);
+}
+
+const HsLayer hs_layer_norm_sum = {
+    .name = "norm_sum",
+    .forward = norm_sum_forward,
+    .backward = norm_sum_backward,
+    .reads_inputs = 1u,
+    .reads_saved = 3u,
+    .passes_gradient = 1,
+    .finds_amax = 1u,
+    .finds_gradient_amax = 1u,
+    .joint = true,
+};
+
 const HsLayer hs_layer_norm = {
     .name = "norm",
     .forward = norm_forward,

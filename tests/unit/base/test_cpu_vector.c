@@ -119,6 +119,90 @@ static void run_norm_forward(HsContext *context, Operands *o, const char *isa)
     }
 }
 
+/* rstd of `width` elements from `at` on, in double. */
+static double rstd_of(HsTensor x, int64_t at, int64_t width, double epsilon)
+{
+    double squares = 0;
+    for (int64_t i = at; i < at + width; i++)
+        squares += load(x, i) * load(x, i) / (double)width;
+    return 1 / sqrt(squares + epsilon);
+}
+
+/* Without a weight, added to a stream in f32 in its own place. */
+static void run_norm_added(HsContext *context, Operands *o, const char *isa)
+{
+    const HsTensor x = tensor(o, HS_BF16, ROWS, COLUMNS), stream = tensor(o, HS_F32, ROWS, COLUMNS);
+    const HsTensor rstd = tensor(o, HS_F32, 1, ROWS);
+    static double before[COUNT];
+    for (int64_t i = 0; i < COUNT; i++)
+        before[i] = load(stream, i);
+    const HsNormArgs args = {
+        .kind = HS_NORM_RMS, .epsilon = 1e-5f, .x = x, .addend = stream, .y = stream, .rstd = rstd
+    };
+    cr_assert_eq(hs_op_norm_forward(context, &args), HS_OK, "%s", hs_error_message());
+    for (int64_t n = 0; n < ROWS; n++) {
+        const double scale = rstd_of(x, n * COLUMNS, COLUMNS, (double)args.epsilon);
+        EXPECT_NEAR(load(rstd, n), scale, hs_tolerance(COLUMNS, 10, HS_F32, HS_F32, scale, scale), "rstd", n);
+        for (int64_t i = n * COLUMNS; i < (n + 1) * COLUMNS; i++) {
+            const double value = load(x, i) * scale + before[i], size = fabs(load(x, i)) * scale + fabs(before[i]);
+            EXPECT_NEAR(load(stream, i), value, hs_tolerance(COLUMNS, 10, HS_F32, HS_F32, size, value), "stream", i);
+        }
+    }
+}
+
+/* All of a kind at once: 8 query heads, a key and a value head of 13 columns. */
+static void run_head_norm_whole(HsContext *context, Operands *o, const char *isa)
+{
+    enum { HEADS = 8, HEAD_DIM = 13, QUERIES = HEADS * HEAD_DIM, WIDTH = (HEADS + 2) * HEAD_DIM };
+    const HsHeads heads = { 1, ROWS, HEADS, 1, HEAD_DIM };
+    const HsTensor x = tensor(o, HS_F32, ROWS, WIDTH), y = tensor(o, HS_F32, ROWS, WIDTH);
+    const HsTensor rstd = tensor(o, HS_F32, ROWS, 2), dy = tensor(o, HS_F32, ROWS, WIDTH);
+    const HsTensor dx = tensor(o, HS_F32, ROWS, WIDTH), q_weight = tensor(o, HS_F32, 1, QUERIES);
+    const HsTensor k_weight = tensor(o, HS_F32, 1, HEAD_DIM), dq_weight = tensor(o, HS_F32, 1, QUERIES);
+    const HsTensor dk_weight = tensor(o, HS_F32, 1, HEAD_DIM);
+    const HsHeadNormArgs forward = { .heads = heads,
+                                     .whole = true,
+                                     .epsilon = 1e-5f,
+                                     .x = x,
+                                     .q_weight = q_weight,
+                                     .k_weight = k_weight,
+                                     .y = y,
+                                     .rstd = rstd };
+    double sums[QUERIES], sizes[QUERIES];
+    for (int64_t d = 0; d < QUERIES; d++)
+        sums[d] = load(dq_weight, d), sizes[d] = fabs(sums[d]);
+    const HsHeadNormBackwardArgs backward = { .heads = heads,
+                                              .whole = true,
+                                              .dy = dy,
+                                              .x = x,
+                                              .q_weight = q_weight,
+                                              .k_weight = k_weight,
+                                              .rstd = rstd,
+                                              .dx = dx,
+                                              .dq_weight = dq_weight,
+                                              .dk_weight = dk_weight };
+    cr_assert_eq(hs_op_head_norm_forward(context, &forward), HS_OK, "%s", hs_error_message());
+    cr_assert_eq(hs_op_head_norm_backward(context, &backward), HS_OK, "%s", hs_error_message());
+    for (int64_t n = 0; n < ROWS; n++) {
+        const int64_t row = n * WIDTH;
+        const double scale = rstd_of(x, row, QUERIES, (double)forward.epsilon);
+        EXPECT_NEAR(load(rstd, 2 * n), scale, hs_tolerance(QUERIES, 10, HS_F32, HS_F32, scale, scale), "rstd", n);
+        for (int64_t d = 0; d < QUERIES; d++) {
+            const double value = load(q_weight, d) * load(x, row + d) * scale;
+            EXPECT_NEAR(load(y, row + d), value, hs_tolerance(QUERIES, 10, HS_F32, HS_F32, fabs(value), value), "y",
+                        row + d);
+            sums[d] += load(dy, row + d) * load(x, row + d) * load(rstd, 2 * n);
+            sizes[d] += fabs(load(dy, row + d) * load(x, row + d)) * load(rstd, 2 * n);
+        }
+        for (int64_t d = WIDTH - HEAD_DIM; d < WIDTH; d++)
+            cr_assert(load(y, row + d) == load(x, row + d) && load(dx, row + d) == load(dy, row + d), "%s: values",
+                      isa);
+    }
+    for (int64_t d = 0; d < QUERIES; d++)
+        EXPECT_NEAR(load(dq_weight, d), sums[d], hs_tolerance(ROWS, 5, HS_F32, HS_F32, sizes[d], sums[d]), "dq_weight",
+                    d);
+}
+
 /* `accumulate` is on: dx starts with the other consumer's gradient. */
 static void run_norm_backward(HsContext *context, Operands *o, const char *isa)
 {
@@ -201,9 +285,12 @@ static void run_embedding_backward(HsContext *context, Operands *o, const char *
             size[token * COLUMNS + c] += fabs(load(dy, n * COLUMNS + c));
         }
     }
-    const HsEmbeddingBackwardArgs args = {
-        .tokens = tokens, .dy = dy, .sequence_length = PERIOD, .dtoken_table = table, .dposition_table = positions
-    };
+    const HsEmbeddingBackwardArgs args = { .tokens = tokens,
+                                           .dy = dy,
+                                           .sequence_length = PERIOD,
+                                           .factor = 1.0f,
+                                           .dtoken_table = table,
+                                           .dposition_table = positions };
     cr_assert_eq(hs_op_embedding_backward(context, &args), HS_OK, "%s", hs_error_message());
     for (int64_t i = 0; i < VOCABULARY * COLUMNS; i++)
         EXPECT_NEAR(load(table, i), sum[i],
@@ -217,7 +304,12 @@ static void run_cross_entropy(HsContext *context, Operands *o, const char *isa)
     const HsTensor losses = tensor(o, HS_F32, 1, ROWS), dlogits = tensor(o, HS_BF16, ROWS, COLUMNS);
     const float scale = 3.0f, z = 0.25f;
     ((int32_t *)targets.data)[7] = -1;
-    const HsCrossEntropyArgs args = { logits, targets, z, &scale, losses, dlogits };
+    const HsCrossEntropyArgs args = { .logits = logits,
+                                      .targets = targets,
+                                      .z_loss = z,
+                                      .gradient_scale = &scale,
+                                      .losses = losses,
+                                      .dlogits = dlogits };
     cr_assert_eq(hs_op_cross_entropy(context, &args), HS_OK, "%s", hs_error_message());
     for (int64_t n = 0; n < ROWS; n++) {
         const int32_t target = ((const int32_t *)targets.data)[n];
@@ -341,8 +433,10 @@ static void run_elementwise(HsContext *context, Operands *o, const char *isa)
     const HsTensor x = tensor(o, HS_BF16, ROWS, 2 * COLUMNS), wide = tensor(o, HS_F32, ROWS, 2 * COLUMNS);
     const HsTensor y = tensor(o, HS_BF16, ROWS, COLUMNS), dy = tensor(o, HS_F32, ROWS, COLUMNS);
     const HsRng rng = { .seed = 8, .row_offset = 3 };
-    cr_assert_eq(hs_op_swiglu_forward(context, &(HsUnaryArgs){ x, y }), HS_OK);
-    cr_assert_eq(hs_op_swiglu_backward(context, &(HsUnaryBackwardArgs){ dy, x, wide }), HS_OK);
+    for (HsActivation gate = HS_ACTIVATION_GELU; gate <= HS_ACTIVATION_SILU; gate++) {
+        cr_assert_eq(hs_op_swiglu_forward(context, &(HsUnaryArgs){ gate, x, y }), HS_OK);
+        cr_assert_eq(hs_op_swiglu_backward(context, &(HsUnaryBackwardArgs){ gate, dy, x, wide }), HS_OK);
+    }
     const HsDropoutArgs dropout = { .probability = 0.3f, .rng = rng, .x = x, .residual = wide, .y = wide };
     cr_assert_eq(hs_op_dropout_forward(context, &dropout), HS_OK);
     cr_assert_eq(hs_op_combine(context, &(HsCombineArgs){ .x = dy, .y = y, .alpha = 1.0f, .beta = 1.0f }), HS_OK);
@@ -413,6 +507,8 @@ static void check(void (*run)(HsContext *, Operands *, const char *))
 CHECK(bias)
 CHECK(norm_forward)
 CHECK(norm_backward)
+CHECK(norm_added)
+CHECK(head_norm_whole)
 CHECK(embedding_backward)
 CHECK(cross_entropy)
 CHECK(grad_stats)

@@ -12,7 +12,7 @@
 #include <stdlib.h>
 
 #include "kernels/cpu/cpu.h"
-#include "kernels/cpu/simd.h"
+#include "kernels/cpu/logit_cap.h"
 
 static uint32_t bits_of(float value)
 {
@@ -193,6 +193,38 @@ Test(simd, exp_special_values)
     cr_expect(isnan(exp_of(-NAN)));
 }
 
+/* In units of 2^-24 of the exact value, of which logit_cap.h states the bounds. */
+Test(simd, capped_logits_keep_their_relative_accuracy)
+{
+    const float caps[] = { 1.0f, 30.0f, 5000.0f };
+    for (int c = 0; c < 3; c++) {
+        const float cap = caps[c];
+        for (uint32_t i = 0; i < 1u << 20; i++) {
+            /* of any sign, from 2^-20 to 30 times the cap, and everywhere alike up to 8 times */
+            const float u = (float)(i % 2 ? exp2(-20.0 + 25.0 * i * 0x1p-20) : 8.0 * i * 0x1p-20);
+            const float x = i % 3 ? u * cap : -u * cap;
+            const HsCappedLogits capped = hs_simd_cap(true, hs_simd_splat(x), cap);
+            const double exact = (double)x / (double)cap, logit = (double)cap * tanh(exact);
+            const double slope = 1.0 / (cosh(exact) * cosh(exact));
+            cr_assert(fabs((double)capped.logit[0] - logit) <= 12 * 0x1p-24 * fabs(logit), "%g of %g: %.9g, %.9g",
+                      (double)x, (double)cap, (double)capped.logit[0], logit);
+            cr_assert(fabs((double)capped.slope[0] - slope) <= (16 + 4 * fabs(exact)) * 0x1p-24 * slope,
+                      "%g of %g: %.9g, %.9g", (double)x, (double)cap, (double)capped.slope[0], slope);
+        }
+    }
+}
+
+Test(simd, capped_special_values)
+{
+    const HsCappedLogits large = hs_simd_cap(true, hs_simd_splat(INFINITY), 30.0f);
+    const HsCappedLogits small = hs_simd_cap(true, hs_simd_splat(-INFINITY), 30.0f);
+    const HsCappedLogits zero = hs_simd_cap(true, hs_simd_splat(-0.0f), 30.0f);
+    cr_expect(large.logit[3] == 30.0f && large.slope[3] == 0.0f);
+    cr_expect(small.logit[3] == -30.0f && small.slope[3] == 0.0f);
+    cr_expect(zero.logit[3] == 0.0f && zero.slope[3] == 1.0f);
+    cr_expect(isnan(hs_simd_cap(true, hs_simd_splat(NAN), 30.0f).logit[3]));
+}
+
 /* With up = 1, swiglu is x sigmoid(x): two further roundings and a division on top of exp, with its two units, which
  * become at most two more, as does the rounding of 1 + e. */
 Test(simd, sigmoid_holds_in_both_tails_on_every_isa)
@@ -208,7 +240,8 @@ Test(simd, sigmoid_holds_in_both_tails_on_every_isa)
         if (!backend)
             continue;
         HsContext context = { .backend = backend, .threads = 1 };
-        const HsUnaryArgs args = { hs_tensor_2d(x, HS_F32, 1, 2 * COUNT), hs_tensor_2d(y, HS_F32, 1, COUNT) };
+        const HsUnaryArgs args = { HS_ACTIVATION_SILU, hs_tensor_2d(x, HS_F32, 1, 2 * COUNT),
+                                   hs_tensor_2d(y, HS_F32, 1, COUNT) };
         cr_assert_eq(backend->swiglu_forward(&context, &args), HS_OK);
         for (int i = 0; i < COUNT; i++) {
             const double exact = (double)x[i] / (1.0 + exp(-(double)x[i]));
@@ -218,9 +251,9 @@ Test(simd, sigmoid_holds_in_both_tails_on_every_isa)
     }
 }
 
-/* An epilogue of a product with 1: gelu(value), or value * gelu'(pre). */
-static void run_gelu(const HsBackend *backend, HsEpilogue epilogue, const float *value, const float *pre, float *result,
-                     int count)
+/* An epilogue of a product with 1: f(value), or value * f'(pre). */
+static void run_function(const HsBackend *backend, HsEpilogue epilogue, const float *value, const float *pre,
+                         float *result, int count)
 {
     HsDevice device;
     cr_assert_eq(hs_device_host_init(&device), HS_OK);
@@ -242,18 +275,23 @@ static void run_gelu(const HsBackend *backend, HsEpilogue epilogue, const float 
     hs_device_deinit(&device);
 }
 
-static void check_gelu(const HsBackend *backend, const float *x, int count, const float *forward,
-                       const float *derivative)
+static void check_function(const HsBackend *backend, HsEpilogue epilogue, const float *x, int count,
+                           const float *forward, const float *derivative)
 {
     float y[16], dx[16], ones[16];
     for (int i = 0; i < 16; i++)
         ones[i] = 1.0f;
-    run_gelu(backend, HS_EPILOGUE_GELU, x, NULL, y, count);
-    run_gelu(backend, HS_EPILOGUE_GELU_BACKWARD, ones, x, dx, count);
+    run_function(backend, epilogue, x, NULL, y, count);
+    run_function(backend, hs_epilogue_gradient(epilogue), ones, x, dx, count);
     for (int i = 0; i < count; i++) {
-        cr_assert(y[i] == forward[i], "%s: gelu(%g) = %g", backend->name, (double)x[i], (double)y[i]);
-        cr_assert(dx[i] == derivative[i], "%s: gelu'(%g) = %g", backend->name, (double)x[i], (double)dx[i]);
+        cr_assert(y[i] == forward[i], "%s: f(%g) = %g", backend->name, (double)x[i], (double)y[i]);
+        cr_assert(dx[i] == derivative[i], "%s: f'(%g) = %g", backend->name, (double)x[i], (double)dx[i]);
     }
+    float nan = NAN, result = 0;
+    run_function(backend, epilogue, &nan, NULL, &result, 1);
+    cr_assert(isnan(result));
+    run_function(backend, hs_epilogue_gradient(epilogue), ones, &nan, &result, 1);
+    cr_assert(isnan(result));
 }
 
 /* Where x^3 or x^2 overflow, gelu is still x or 0 and its derivative 1 or 0; NaN stays NaN. */
@@ -262,15 +300,22 @@ Test(simd, gelu_of_huge_values)
     static const float x[] = { 0.0f, 31.0f, -31.0f, 1e15f, -1e15f, 1e30f, -1e30f };
     static const float y[] = { 0.0f, 31.0f, 0.0f, 1e15f, 0.0f, 1e30f, 0.0f };
     static const float slope[] = { 0.5f, 1.0f, 0.0f, 1.0f, 0.0f, 1.0f, 0.0f };
-    float nan = NAN, result = 0;
     const HsBackend *backend;
-    for (int isa = 0; next_backend(isa, &backend); isa++) {
-        if (!backend)
-            continue;
-        check_gelu(backend, x, 7, y, slope);
-        run_gelu(backend, HS_EPILOGUE_GELU, &nan, NULL, &result, 1);
-        cr_assert(isnan(result));
-    }
+    for (int isa = 0; next_backend(isa, &backend); isa++)
+        if (backend)
+            check_function(backend, HS_EPILOGUE_GELU, x, 7, y, slope);
+}
+
+/* Exact wherever the square is a number of f32; what is not above 0 gives 0. */
+Test(simd, relu2)
+{
+    static const float x[] = { 0.0f, -0.0f, 0x1p-30f, -0x1p-30f, 3.0f, -3.0f, 4095.0f, 0x1p63f, -0x1p63f, 0x1p100f };
+    static const float y[] = { 0.0f, 0.0f, 0x1p-60f, 0.0f, 9.0f, 0.0f, 16769025.0f, 0x1p126f, 0.0f, INFINITY };
+    static const float slope[] = { 0.0f, 0.0f, 0x1p-29f, 0.0f, 6.0f, 0.0f, 8190.0f, 0x1p64f, 0.0f, 0x1p101f };
+    const HsBackend *backend;
+    for (int isa = 0; next_backend(isa, &backend); isa++)
+        if (backend)
+            check_function(backend, HS_EPILOGUE_RELU2, x, 10, y, slope);
 }
 
 /* Parts read and write exactly `count` elements; lanes past them are zero. */

@@ -138,7 +138,7 @@ static const Case files[] = {
     { "model: {rope_scaling: linear}\n", "t.yaml:1:9: model.rope_scaling needs model.family llama (it is gpt2)" },
     { "model: {family: llama, rope_factor: 2}\n",
       "t.yaml:1:24: model.rope_factor is read only where model.rope_scaling is "
-      "linear, llama3 or yarn (it is none): remove it" },
+      "linear, llama3, yarn or longrope (it is none): remove it" },
     { "model: {family: llama, rope_scaling: llama3, rope_factor: 2}\n",
       "t.yaml:1:24: model.rope_scaling: llama3 needs model.rope_original_positions, the length before scaling" },
     { "model: {family: llama, rope_scaling: yarn, rope_factor: 2, rope_original_positions: 64, rope_beta_slow: 32}\n",

@@ -14,6 +14,11 @@
 #define FOLDER "tests/chat/"
 enum { CONVERSATIONS = 200, GOLDEN_MAX_BYTES = 4 << 20 };
 
+static const char *const with_turns[] = {
+    "gemma",      "gemma2",  "smollm3",    "phi3",         "phi3.5",    "phi4-mini",
+    "granite3.0", "granite", "mistral-v3", "mistral-nemo", "ministral", "mistral-v7-tekken",
+};
+
 static char *read_golden(const char *name, const char *extension, size_t *length)
 {
     char path[256], *text = NULL;
@@ -108,15 +113,43 @@ Test(chat, every_template_agrees_with_transformers)
         check_template(names[i], names[i], "tokenizer");
 }
 
-/* Offers of tools, calls and results (tests/chat/make_tools.py): every line has its own row. */
-static void check_tools(const char *made_by)
+static HsChatRole role_of(const char *name)
+{
+    return *name == 's' ? HS_CHAT_SYSTEM : *name == 'u' ? HS_CHAT_USER : HS_CHAT_ASSISTANT;
+}
+
+/* What an answer to the messages comes after: to all but the last of them, where that is an answer itself. */
+static void check_prompt(const char *made_by, const HsTokenizer *tokenizer, const HsJson *said, const char *prompt)
+{
+    HsChatMessage messages[16];
+    HsChatTokens tokens;
+    HsChatText text = { 0 };
+    int count = 0;
+    hs_chat_tokens_read(tokenizer, &tokens);
+    for (const HsJson *m = hs_json_first(hs_json_get(said, "messages")); m; m = hs_json_next(m)) {
+        const char *const content = hs_json_string(hs_json_get(m, "content"));
+        cr_assert_lt(count, 16);
+        messages[count++] = (HsChatMessage){ .role = role_of(hs_json_string(hs_json_get(m, "role"))),
+                                             .text = content,
+                                             .length = strlen(content) };
+    }
+    count -= messages[count - 1].role == HS_CHAT_ASSISTANT;
+    cr_assert_eq(hs_chat_render(hs_chat_template_get(made_by), &tokens, NULL, messages, count, true, &text), HS_OK,
+                 "%s", hs_error_message());
+    cr_expect(text.text.count == strlen(prompt) && memcmp(text.text.items, prompt, text.text.count) == 0,
+              "%s: `%.*s` instead of `%s`", made_by, (int)text.text.count, text.text.items, prompt);
+    hs_chat_text_deinit(&text);
+}
+
+/* Lines that have their rows: KIND.NAME.jsonl. */
+static void check_rows(const char *kind, const char *made_by, const char *tokenizer_name, int lines_expected)
 {
     char golden[64];
     size_t length;
     int found = 0;
-    HsTokenizer *tokenizer = load("tokenizer");
+    HsTokenizer *tokenizer = load(tokenizer_name);
     const HsSourceOptions options = options_for(made_by, tokenizer);
-    snprintf(golden, sizeof golden, "tools.%s", made_by);
+    snprintf(golden, sizeof golden, "%s.%s", kind, made_by);
     char *lines = read_golden(golden, ".jsonl", &length);
     for (char *line = lines, *end; *line; line = end + 1, found++) {
         HsJson *root;
@@ -128,18 +161,33 @@ static void check_tools(const char *made_by)
             hs_jsonl_parse(&(const HsSourceText)HS_SOURCE_WHOLE("c.jsonl", row, strlen(row)), &options, &corpus), HS_OK,
             "%s: %s", row, hs_error_message());
         check_one(golden, tokenizer, &corpus, corpus.pieces, corpus.piece_count, root);
+        const char *const prompt = hs_json_string(hs_json_get(root, "prompt"));
+        if (prompt) {
+            HsJson *said;
+            cr_assert_eq(hs_json_parse(golden, row, strlen(row), &said), HS_OK);
+            check_prompt(made_by, tokenizer, said, prompt);
+            hs_json_destroy(said);
+        }
         hs_json_destroy(root);
         hs_corpus_deinit(&corpus);
     }
-    cr_expect_eq(found, 48);
+    cr_expect_eq(found, lines_expected);
     free(lines);
     hs_tokenizer_destroy(tokenizer);
 }
 
+/* Offers of tools, calls and results (tests/chat/make_tools.py). */
 Test(chat, tools_agree_with_transformers)
 {
-    check_tools("qwen2.5");
-    check_tools("llama3.1");
+    check_rows("tools", "qwen2.5", "tokenizer", 48);
+    check_rows("tools", "llama3.1", "tokenizer", 48);
+}
+
+/* Templates of which each takes other conversations (tests/chat/make_turns.py). */
+Test(chat, templates_with_own_turns_agree_with_transformers)
+{
+    for (size_t i = 0; i < sizeof with_turns / sizeof *with_turns; i++)
+        check_rows("turns", with_turns[i], "special", 40);
 }
 
 /* Its normalizer and decoder make other bytes of the text: borders are found by what stands in front of them. */
@@ -149,43 +197,23 @@ Test(chat, answers_are_found_where_the_tokenizer_changes_the_text)
     check_template("alpaca.spaces", "alpaca", "spaces");
 }
 
-static HsChatRole role_of(const char *name)
-{
-    return *name == 's' ? HS_CHAT_SYSTEM : *name == 'u' ? HS_CHAT_USER : HS_CHAT_ASSISTANT;
-}
-
 /* With the frame of the answer that is to come. */
 static void check_prompts(const char *name)
 {
     size_t length;
     HsTokenizer *tokenizer = load("tokenizer");
-    HsChatTokens tokens;
     int found = 0;
     char *talks = read_golden("conversations", ".jsonl", &length), *lines = read_golden(name, ".jsonl", &length);
-    hs_chat_tokens_read(tokenizer, &tokens);
     for (char *talk = talks, *line = lines, *next; *talk; talk = next, line = strchr(line, '\n') + 1) {
         HsJson *said, *expected;
-        HsChatMessage messages[16];
-        HsChatText text = { 0 };
-        int count = 0;
         next = strchr(talk, '\n') + 1;
         cr_assert_eq(hs_json_parse(name, talk, (size_t)(next - talk), &said), HS_OK);
         cr_assert_eq(hs_json_parse(name, line, (size_t)(strchr(line, '\n') - line), &expected), HS_OK);
         const char *const prompt = hs_json_string(hs_json_get(expected, "prompt"));
-        for (const HsJson *m = hs_json_first(hs_json_get(said, "messages")); m; m = hs_json_next(m)) {
-            const char *const content = hs_json_string(hs_json_get(m, "content"));
-            messages[count++] = (HsChatMessage){ .role = role_of(hs_json_string(hs_json_get(m, "role"))),
-                                                 .text = content,
-                                                 .length = strlen(content) };
-        }
-        count -= messages[count - 1].role == HS_CHAT_ASSISTANT;
-        cr_assert_eq(hs_chat_render(hs_chat_template_get(name), &tokens, NULL, messages, count, true, &text), HS_OK);
         if (prompt) {
             found++;
-            cr_expect(text.text.count == strlen(prompt) && memcmp(text.text.items, prompt, text.text.count) == 0,
-                      "%s: `%.*s` instead of `%s`", name, (int)text.text.count, text.text.items, prompt);
+            check_prompt(name, tokenizer, said, prompt);
         }
-        hs_chat_text_deinit(&text);
         hs_json_destroy(said);
         hs_json_destroy(expected);
     }
@@ -280,6 +308,22 @@ Test(chat, marks_of_messages_say_what_counts)
         expect_counted(cases[i].line, "chatml", cases[i].counted);
 }
 
+/* A system message that a template puts into another, or into a header, counts by its mark alone. */
+Test(chat, marks_of_system_messages_without_a_frame)
+{
+#define COUNTED \
+    "{\"messages\":[{\"role\":\"system\",\"content\":\"s\",\"train\":true},{\"role\":\"user\",\"content\":\"q\""
+#define LAST "},{\"role\":\"assistant\",\"content\":\" a\"}"
+    expect_counted(COUNTED LAST "]}", "gemma", "s|a<end_of_turn>|");
+    expect_counted(COUNTED ",\"train\":true" LAST "]}", "gemma", "s|q<end_of_turn>|a<end_of_turn>|");
+    expect_counted(COUNTED LAST "]}", "mistral-v3", " a</s>|");
+    expect_counted(COUNTED LAST "]}", "mistral-nemo", " a</s>|");
+    expect_counted(COUNTED LAST ",{\"role\":\"user\",\"content\":\"r\"}]}", "mistral-v3", " a</s>|s|");
+    expect_counted("{\"messages\":[{\"role\":\"system\",\"content\":\"s /no_think/system_override\",\"train\":true},"
+                   "{\"role\":\"user\",\"content\":\"q\"},{\"role\":\"assistant\",\"content\":\"\\na\"}]}",
+                   "smollm3", "s<|im_end|>|a<|im_end|>|");
+}
+
 Test(chat, contents_may_be_parts_of_text)
 {
     expect_text(
@@ -313,6 +357,7 @@ static void expect_refused(const RefusedLine *cases, size_t count)
 }
 
 #define MESSAGES(M) "{\"messages\":[" M "]}"
+#define SYSTEM_SAID "{\"role\":\"system\",\"content\":\"s\"}"
 #define USER        "{\"role\":\"user\",\"content\":\"q\"}"
 #define ANSWER      "{\"role\":\"assistant\",\"content\":\"a\"}"
 #define CALLS(C)    "{\"role\":\"assistant\",\"tool_calls\":[" C "]}"
@@ -505,6 +550,19 @@ Test(chat, what_cannot_be_rendered_is_an_error_with_its_place)
         { "{\"text\":\"t\",\"messages\":[" ANSWER "]}", "chatml",
           "x.jsonl:1: has `messages` and also `text`: leave one out" },
         { "{\"prompt\":\"t\",\"completion\":\"c\",\"messages\":[" ANSWER "]}", "chatml", "and also `completion`" },
+        { MESSAGES(SYSTEM_SAID "," USER "," ANSWER), "gemma2",
+          "x.jsonl:1: message 1: the template gemma2 has no system message: write its text into the user's" },
+        { MESSAGES(USER "," SYSTEM_SAID "," ANSWER), "smollm3",
+          "x.jsonl:1: message 2: the template smollm3 has no system message but the first" },
+        { MESSAGES(USER "," ANSWER), "granite",
+          "x.jsonl:1: the template granite is published with a system message of the day on which it is rendered" },
+        { MESSAGES(USER "," ANSWER), "mistral-v7-tekken", "begin the conversation with one" },
+        { MESSAGES("{\"role\":\"system\",\"content\":\"s\",\"train\":true}"), "gemma",
+          "message 1: the template gemma puts the system message into the user's first, and there is none" },
+        { MESSAGES(USER "," USER "," ANSWER), "gemma",
+          "message 2: the template gemma has user and assistant in turns" },
+        { MESSAGES(SYSTEM_SAID "," ANSWER), "mistral-v3", "message 2: the template mistral-v3 has user and assistant" },
+        { MESSAGES(USER "," CALLS(CALL)), "smollm3", "`tool_calls`: the template smollm3 " KNOWS_NONE },
         { MESSAGES(ANSWER "," USER), "alpaca",
           "x.jsonl:1: message 1: the template alpaca has user and assistant in turns" },
         { MESSAGES(USER "," ANSWER), "auto",
@@ -535,22 +593,28 @@ Test(chat, a_folder_s_template_is_known_by_its_text)
     data_fixture_deinit(&fixture);
 }
 
-/* What an export writes is known again. */
-Test(chat, an_exported_template_is_known_by_its_text)
+static void check_exported(const char *const *names, size_t count)
 {
-    static const char *const names[] = { "chatml", "qwen2", "qwen2.5", "llama3", "llama3.1", "alpaca" };
     DataFixture fixture;
     char path[300];
     data_fixture_init(&fixture);
     snprintf(path, sizeof path, "%s/tokenizer.json", fixture.folder);
     for (int begins = 0; begins < 2; begins++)
-        for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        for (size_t i = 0; i < count; i++) {
             char *program = hs_chat_program(hs_chat_template_get(names[i]), begins == 1);
             data_fixture_write_text(&fixture, "chat_template.jinja", program);
             cr_expect_str_eq(hs_chat_template_beside(path), names[i], "%s", program);
             free(program);
         }
     data_fixture_deinit(&fixture);
+}
+
+/* What an export writes is known again. */
+Test(chat, an_exported_template_is_known_by_its_text)
+{
+    static const char *const names[] = { "chatml", "qwen2", "qwen2.5", "llama3", "llama3.1", "alpaca" };
+    check_exported(names, sizeof names / sizeof *names);
+    check_exported(with_turns, sizeof with_turns / sizeof *with_turns);
 }
 
 enum { LENGTH = 16 };

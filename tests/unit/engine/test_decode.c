@@ -9,6 +9,12 @@
 #include "runtime/engine/decode.h"
 #include "runtime/engine/program_internal.h"
 
+#define SHAPED(name)                                                                                             \
+    {                                                                                                            \
+        .family = "llama", .shape = (name), .mode = "fp64", .layers = 2, .heads = 4, .kv_heads = 2, .width = 16, \
+        .mlp_width = 12, .vocabulary = 13, .batch = 1, .length = 23                                              \
+    }
+
 /* Double throughout, so that only the order of sums differs: a few hundred roundings of 2^-53 on logits of size one,
  * and the last conversion to float. */
 static const TinySpec specs[] = {
@@ -35,6 +41,14 @@ static const TinySpec specs[] = {
       .length = 23,
       .qk_norm = true,
       .qkv_bias = true },
+    SHAPED("gemma2"),
+    SHAPED("gemma3"),
+    SHAPED("olmo2"),
+    SHAPED("granite"),
+    SHAPED("nanochat"),
+    SHAPED("nanochat-whole"),
+    SHAPED("sinks"),
+    SHAPED("smollm3"),
 };
 
 /* The full forward's logits of one row, from the evaluation plan's hidden values. */
@@ -44,49 +58,103 @@ static double full_logit(const TinyModel *tiny, int64_t row, int64_t v)
     const HsAction *head = &tiny->evaluate.actions[tiny->evaluate.action_count - 1];
     const double *hidden = hs_program_tensor(&tiny->evaluate, head->inputs[0], tiny->rows).data;
     const double *weight = model->params[model->nodes[model->loss_node].params[0]].stored.values.data;
+    const HsAttributes *attributes = &model->nodes[model->loss_node].attributes;
+    const double cap = (double)attributes->logit_cap;
     double logit = 0;
     for (int64_t c = 0; c < model->width; c++)
         logit += hidden[row * model->width + c] * weight[v * model->width + c];
-    return logit;
+    logit *= (double)attributes->logit_factor;
+    return cap > 0 ? cap * tanh(logit / cap) : logit;
 }
 
+/* A cap is taken in float: of the quotient, of tanh (4 at most) and of the product there are 6 more roundings. */
 static void assert_row(const TinyModel *tiny, int64_t row, const float *logits)
 {
+    const int roundings = tiny->model.nodes[tiny->model.loss_node].attributes.logit_cap > 0 ? 7 : 1;
     for (int64_t v = 0; v < tiny->model.vocabulary; v++) {
         double expected = full_logit(tiny, row, v);
-        double bound = fabs(expected) * 0x1p-24 + 1000 * 0x1p-53 * (fabs(expected) + 1);
+        double bound = roundings * fabs(expected) * 0x1p-24 + 1000 * 0x1p-53 * (fabs(expected) + 1);
         cr_assert(fabs((double)logits[v] - expected) <= bound, "row %lld logit %lld: %.9g, expected %.9g",
                   (long long)row, (long long)v, (double)logits[v], expected);
     }
+}
+
+static void check_against_full_forward(TinyModel *tiny)
+{
+    HsDecoder *decoder;
+    const float *logits;
+    double loss;
+    TINY_OK(hs_program_evaluate(&tiny->evaluate, &tiny->context, tiny->tokens, tiny->targets, &loss, NULL));
+    TINY_OK(hs_decoder_create(&tiny->model, &tiny->context, 1, tiny->rows, &decoder));
+    /* a prompt in several pieces (13 = 8 + 4 + 1), then token by token; then all again after a reset */
+    for (int round = 0; round < 2; round++) {
+        int64_t prompt = round == 0 ? 13 : 2;
+        TINY_OK(hs_decoder_feed(decoder, &tiny->context, tiny->tokens, prompt, &logits));
+        assert_row(tiny, prompt - 1, logits);
+        for (int64_t row = prompt; row < tiny->rows; row++) {
+            TINY_OK(hs_decoder_feed(decoder, &tiny->context, tiny->tokens + row, 1, &logits));
+            assert_row(tiny, row, logits);
+        }
+        cr_assert_eq(hs_decoder_feed(decoder, &tiny->context, tiny->tokens, 1, &logits), HS_EINVAL);
+        hs_decoder_reset(decoder);
+    }
+    int32_t outside = (int32_t)tiny->model.vocabulary;
+    cr_assert_eq(hs_decoder_feed(decoder, &tiny->context, &outside, 1, &logits), HS_EINVAL);
+    hs_decoder_destroy(decoder);
 }
 
 Test(decode, equals_the_full_forward)
 {
     for (size_t s = 0; s < sizeof specs / sizeof specs[0]; s++) {
         TinyModel tiny;
+        tiny_create(&tiny, specs[s]);
+        check_against_full_forward(&tiny);
+        tiny_destroy(&tiny);
+    }
+}
+
+/* Taken back, it continues as if it had been fed that far; with windows perhaps from the start. */
+Test(decode, goes_on_from_where_it_was_taken_back_to)
+{
+    for (size_t s = 0; s < sizeof specs / sizeof specs[0]; s++) {
+        TinyModel tiny;
         HsDecoder *decoder;
         const float *logits;
         double loss;
+        bool windows = false;
         tiny_create(&tiny, specs[s]);
+        for (int n = 0; n < tiny.model.node_count; n++)
+            windows |= tiny.model.nodes[n].attributes.score.window > 0;
         TINY_OK(hs_program_evaluate(&tiny.evaluate, &tiny.context, tiny.tokens, tiny.targets, &loss, NULL));
         TINY_OK(hs_decoder_create(&tiny.model, &tiny.context, 1, tiny.rows, &decoder));
-        /* a prompt in several pieces (13 = 8 + 4 + 1), then token by token; then all again after a reset */
-        for (int round = 0; round < 2; round++) {
-            int64_t prompt = round == 0 ? 13 : 2;
-            TINY_OK(hs_decoder_feed(decoder, &tiny.context, tiny.tokens, prompt, &logits));
-            assert_row(&tiny, prompt - 1, logits);
-            for (int64_t row = prompt; row < tiny.rows; row++) {
+        for (int64_t to = tiny.rows; to >= 0; to--) {
+            TINY_OK(hs_decoder_feed(decoder, &tiny.context, tiny.tokens, tiny.rows, &logits));
+            assert_row(&tiny, tiny.rows - 1, logits);
+            const int64_t held = hs_decoder_rewind(decoder, to);
+            cr_assert(held == to || (windows && held == 0), "back to %lld: %lld are held", (long long)to,
+                      (long long)held);
+            for (int64_t row = held; row < tiny.rows; row++) {
                 TINY_OK(hs_decoder_feed(decoder, &tiny.context, tiny.tokens + row, 1, &logits));
                 assert_row(&tiny, row, logits);
             }
-            cr_assert_eq(hs_decoder_feed(decoder, &tiny.context, tiny.tokens, 1, &logits), HS_EINVAL);
             hs_decoder_reset(decoder);
         }
-        int32_t outside = (int32_t)tiny.model.vocabulary;
-        cr_assert_eq(hs_decoder_feed(decoder, &tiny.context, &outside, 1, &logits), HS_EINVAL);
         hs_decoder_destroy(decoder);
         tiny_destroy(&tiny);
     }
+}
+
+Test(decode, has_factors_and_a_cap)
+{
+    TinyModel tiny;
+    tiny_create(&tiny, specs[0]);
+    for (int n = 0; n < tiny.model.node_count; n++)
+        tiny.model.nodes[n].attributes.embedding_factor = 2.0f;
+    HsAttributes *head = &tiny.model.nodes[tiny.model.loss_node].attributes;
+    head->logit_factor = -1.5f;
+    head->logit_cap = 0.75f;
+    check_against_full_forward(&tiny);
+    tiny_destroy(&tiny);
 }
 
 /* At every position the likeliest token, of all and of the first few; the batch's shape is no matter. */

@@ -10,6 +10,12 @@
 #include "kernels/base/tolerance.h"
 #include "runtime/engine/program_internal.h"
 
+#define SHAPED(name, precision, ...)                                                                                 \
+    {                                                                                                                \
+        .family = "llama", .shape = (name), .mode = (precision), .layers = 3, .heads = 4, .kv_heads = 2, .width = 8, \
+        .mlp_width = 12, .vocabulary = 13, .batch = 2, .length = 6, __VA_ARGS__                                      \
+    }
+
 static const TinySpec specs[] = {
     { .family = "gpt2",
       .mode = "fp32",
@@ -54,6 +60,12 @@ static const TinySpec specs[] = {
       .batch = 2,
       .length = 6,
       .tie_head = true },
+    SHAPED("gemma2", "bf16", .tie_head = true),
+    SHAPED("gemma3", "bf16", .dropout = 0.1),
+    SHAPED("olmo2", "bf16", .tie_head = false),
+    SHAPED("olmo2", "fp32", .dropout = 0.1),
+    SHAPED("granite", "fp16", .tie_head = true),
+    SHAPED("nanochat", "bf16", .tie_head = false),
 };
 enum { SPEC_COUNT = sizeof specs / sizeof specs[0] };
 

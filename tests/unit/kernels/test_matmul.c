@@ -6,7 +6,7 @@
  *
  * Bounds.  The sum of K products is within gamma(K + r) * sum |a||b| of the exact one; vdpbf16ps reads subnormal
  * numbers as zero, so inputs here are normal.  What follows the sum adds its own roundings, each of relative size u to
- * a quantity that `magnitude` counts.  GELU is checked from the stored `pre`, which it is a function of.
+ * a quantity that `magnitude` counts.  An activation is checked from the stored `pre`.
  */
 #include <criterion/criterion.h>
 #include <math.h>
@@ -110,14 +110,19 @@ static void check_element(const char *isa, const MatmulCase *test, const HsMatmu
     }
     double value = sum;
     int roundings = 4;
-    if (test->epilogue == HS_EPILOGUE_GELU) {
+    const bool squares = hs_epilogue_activation(test->epilogue) == HS_ACTIVATION_RELU2;
+    if (hs_epilogue_activates(test->epilogue)) {
         double stored = load(&args->pre, index);
         double bound = hs_tolerance(k, 2, HS_F32, test->pre_dtype, magnitude, sum);
         cr_assert(fabs(stored - sum) <= bound, "%s pre[%ld,%ld]: %g, expected %g +- %g", isa, (long)row, (long)column,
                   stored, sum, bound);
-        value = gelu(stored);
-        magnitude = fabs(stored);
-        roundings += GELU_ROUNDINGS;
+        value = squares ? fmax(stored, 0) * fmax(stored, 0) : gelu(stored);
+        magnitude = squares ? value : fabs(stored);
+        roundings += squares ? 0 : GELU_ROUNDINGS;
+    } else if (test->epilogue == HS_EPILOGUE_RELU2_BACKWARD) {
+        const double slope = 2 * fmax(load(&args->pre, index), 0);
+        value = sum * slope;
+        magnitude *= slope;
     } else if (test->epilogue == HS_EPILOGUE_GELU_BACKWARD) {
         double x = load(&args->pre, index);
         value = sum * gelu_derivative(x);
@@ -136,7 +141,7 @@ static void check_element(const char *isa, const MatmulCase *test, const HsMatmu
         magnitude += fabs(load(old_c, index));
     }
     double bound =
-        hs_tolerance(test->epilogue == HS_EPILOGUE_GELU ? 1 : k, roundings, HS_F32, test->c_dtype, magnitude, value);
+        hs_tolerance(hs_epilogue_activates(test->epilogue) ? 1 : k, roundings, HS_F32, test->c_dtype, magnitude, value);
     double got = load(&args->c, index);
     cr_assert(fabs(got - value) <= bound,
               "%s %ldx%ldx%ld %s->%s ta %d tb %d packed %d epilogue %d: c[%ld,%ld] = %.9g, expected %.9g +- %g", isa,
@@ -269,6 +274,20 @@ Test(matmul, epilogues)
                 test.accumulate = option / 7 % 2;
                 check_everywhere(&test);
             }
+}
+
+Test(matmul, squared_relu)
+{
+    for (int option = 0; option < 24; option++)
+        for (int d = 0; d < 3; d++) {
+            MatmulCase test = { .m = 9, .n = option % 4 < 2 ? 64 : 71, .k = 40, .dtype = act[d], .transpose_b = true };
+            test.epilogue = option % 2 ? HS_EPILOGUE_RELU2_BACKWARD : HS_EPILOGUE_RELU2;
+            test.c_dtype = option % 8 < 4 ? act[d] : HS_F32;
+            test.pre_dtype = option % 3 ? test.c_dtype : HS_F32;
+            test.residual = option / 8;
+            test.residual_dtype = act[d];
+            check_everywhere(&test);
+        }
 }
 
 /* The weight gradient: dw += dy^T x, into f32 and into 16 bits. */

@@ -39,30 +39,37 @@ static double at(const HsTensor *tensor, int64_t i)
     return hs_dtype_load(tensor->dtype, tensor->data, i);
 }
 
-static void add_outer(double *sum, const HsTensor *x)
+/* Of scale x. */
+static void add_outer(double *sum, float scale, const HsTensor *x)
 {
     const int64_t width = x->shape[1];
+    const double square = (double)scale * (double)scale;
     for (int64_t n = 0; n < x->shape[0]; n++)
         for (int64_t i = 0; i < width; i++)
             for (int64_t j = 0; j < width; j++)
-                sum[i * MOST + j] += at(x, n * width + i) * at(x, n * width + j);
+                sum[i * MOST + j] += square * at(x, n * width + i) * at(x, n * width + j);
 }
 
-/* dz = S (softmax - onehot), from hidden states, weights and the labels that were drawn. */
-static void add_logits(Truth *truth, Dense *sums, const HsTensor *hidden, const HsTensor *targets, const HsTensor *w)
+/* dz = S (softmax - onehot), from hidden states, weights and the labels that were drawn; of logits with a factor and a
+ * cap the gradient of hidden w^T. */
+static void add_logits(Truth *truth, Dense *sums, const HsAttributes *head, const HsTensor *hidden,
+                       const HsTensor *targets, const HsTensor *w)
 {
-    const double scale = (double)truth->fisher.loss_scale;
+    const double scale = (double)truth->fisher.loss_scale, factor = (double)head->logit_factor;
+    const double cap = (double)head->logit_cap;
     for (int64_t n = 0; n < hidden->shape[0]; n++) {
-        double z[V], sum = 0;
+        double z[V], slope[V], sum = 0;
         for (int v = 0; v < V; v++) {
             z[v] = 0;
             for (int64_t c = 0; c < hidden->shape[1]; c++)
-                z[v] += at(hidden, n * hidden->shape[1] + c) * at(w, v * w->shape[1] + c);
+                z[v] += factor * at(hidden, n * hidden->shape[1] + c) * at(w, v * w->shape[1] + c);
+            slope[v] = cap > 0 ? pow(cosh(z[v] / cap), -2) : 1;
+            z[v] = cap > 0 ? cap * tanh(z[v] / cap) : z[v];
             sum += exp(z[v]);
         }
         const int32_t target = ((const int32_t *)targets->data)[n];
         for (int v = 0; v < V && target >= 0; v++) {
-            const double dz = scale * (exp(z[v]) / sum - (v == target ? 1 : 0));
+            const double dz = factor * slope[v] * scale * (exp(z[v]) / sum - (v == target ? 1 : 0));
             sums->side[HS_FACTOR_PRODUCT][0][v * MOST + v] += dz * dz;
         }
     }
@@ -87,20 +94,21 @@ static HsStatus look(void *user, int index, bool *enough)
                 const int64_t row = p == 0 ? ((const int32_t *)x.data)[n] : n % program->sequence_length;
                 sums->side[HS_FACTOR_LOOKUP][0][row * MOST + row] += 1;
             }
-            add_outer(sums->side[HS_FACTOR_LOOKUP][1], &dy);
+            add_outer(sums->side[HS_FACTOR_LOOKUP][1], p == 0 ? node->attributes.embedding_factor : 1.0f, &dy);
         }
     } else if (node->layer == &hs_layer_linear) {
         Dense *sums = &truth->sums[span_of(truth->twin, node->params[0])];
         HsTensor dy = hs_program_tensor(program, action->scratch[0], rows);
         if (!hs_tensor_present(&dy))
             dy = hs_program_tensor(program, action->d_outputs[node->attributes.epilogue != HS_EPILOGUE_NONE], rows);
-        add_outer(sums->side[HS_FACTOR_PRODUCT][0], &dy);
-        add_outer(sums->side[HS_FACTOR_PRODUCT][1], &x);
+        add_outer(sums->side[HS_FACTOR_PRODUCT][0], 1.0f, &dy);
+        add_outer(sums->side[HS_FACTOR_PRODUCT][1], 1.0f, &x);
     } else if (node->layer == &hs_layer_head_loss) {
         Dense *sums = &truth->sums[span_of(truth->twin, node->params[0])];
         const HsTensor targets = hs_program_tensor(program, action->inputs[1], rows);
-        add_outer(sums->side[HS_FACTOR_PRODUCT][1], &x);
-        add_logits(truth, sums, &x, &targets, &program->model->params[node->params[0]].stored.values);
+        add_outer(sums->side[HS_FACTOR_PRODUCT][1], 1.0f, &x);
+        add_logits(truth, sums, &node->attributes, &x, &targets,
+                   &program->model->params[node->params[0]].stored.values);
     }
     return HS_OK;
 }
@@ -323,12 +331,25 @@ static void expect_slopes(FisherBench *bench, HsContinual *continual)
     free(given);
 }
 
-static void expect_definition(TinySpec spec, int64_t block, double gamma, int excluded)
+static void scale_ends(HsModel *model)
+{
+    for (int n = 0; n < model->node_count; n++)
+        model->nodes[n].attributes.embedding_factor = 2.5f;
+    model->nodes[model->loss_node].attributes.logit_factor = 1.5f;
+    model->nodes[model->loss_node].attributes.logit_cap = 1.25f;
+}
+
+/* scaled: embeddings and logits have factors, and logits a cap. */
+static void expect_definition_of(TinySpec spec, int64_t block, double gamma, int excluded, bool scaled)
 {
     static Truth truth;
     static FisherBench bench, twin;
     fisher_bench_create(&bench, spec, 6);
     fisher_bench_create(&twin, spec, 6);
+    if (scaled) {
+        scale_ends(&bench.tiny.model);
+        scale_ends(&twin.tiny.model);
+    }
     memset(&truth, 0, sizeof truth);
     truth.twin = &twin;
     if (excluded >= 0)
@@ -380,6 +401,11 @@ static void expect_definition(TinySpec spec, int64_t block, double gamma, int ex
     tiny_destroy(&twin.tiny);
 }
 
+static void expect_definition(TinySpec spec, int64_t block, double gamma, int excluded)
+{
+    expect_definition_of(spec, block, gamma, excluded, false);
+}
+
 static TinySpec spec_of(const char *family, const char *mode, bool tied)
 {
     TinySpec spec = fisher_base;
@@ -407,6 +433,12 @@ Test(kronecker, gpt2_untied_in_blocks)
 Test(kronecker, llama_tied_in_blocks)
 {
     expect_definition(spec_of("llama", "fp32", true), 5, 0.25, -1);
+}
+
+Test(kronecker, with_factors_and_a_cap)
+{
+    expect_definition_of(spec_of("gpt2", "fp32", true), 256, 1, -1, true);
+    expect_definition_of(spec_of("llama", "fp32", false), 5, 0.5, -1, true);
 }
 
 Test(kronecker, llama_untied_with_biases)
