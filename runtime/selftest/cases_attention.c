@@ -297,6 +297,7 @@ static void declare_backward(HsTrial *trial)
     trial->operands[B_STARTS] = hs_starts_operand(trial, hs_heads_rows(&config->heads));
     trial->operands[B_STEP] = step_operand(trial);
     trial->operands[B_SINK] = sinks_operand(trial); /* of forward, whose results backward reads */
+    trial->operands[B_SINK].parameter = true;
     hs_trial_ask_amax(trial, B_DQKV);
 }
 
@@ -546,8 +547,9 @@ static double bytes_cached(const HsTrial *trial, const HsContext *context)
         (double)(config->heads.kv_heads * config->heads.head_dim) * (double)hs_dtype_bytes(config->dtype);
     const double amax =
         hs_operand_present(trial, HS_TRIAL_AMAX) ? hs_operand_bytes(&trial->operands[HS_TRIAL_AMAX]) : 0.0;
+    const double sinks = hs_operand_present(trial, C_SINK) ? hs_operand_bytes(&trial->operands[C_SINK]) : 0.0;
     return 2.0 * rows * row_bytes + hs_operand_bytes(&trial->operands[C_QKV]) +
-           hs_operand_bytes(&trial->operands[C_OUT]) + amax;
+           hs_operand_bytes(&trial->operands[C_OUT]) + sinks + amax;
 }
 
 static const HsCase cached_timed[] = {
