@@ -94,7 +94,8 @@ $(HOPPER_SOURCES:%.cu=$(BUILD)/obj/%.cuda.o): ARCHITECTURE = $(HOPPER_ARCHITECTU
 HIPCC           ?= hipcc
 HIP_ARCHITECTURE ?= gfx90a
 HIP_SOURCES      = $(wildcard kernels/cuda/layers/*.cu kernels/cuda/update/*.cu kernels/cuda/attention/*_exact.cu) \
-                   kernels/cuda/attention/attention_cached.cu kernels/cuda/product/matmul_bias_backward.cu kernels/cuda/comm/fold.cu
+                   kernels/cuda/attention/attention_cached.cu kernels/cuda/attention/attention_sinks.cu \
+                   kernels/cuda/product/matmul_bias_backward.cu kernels/cuda/comm/fold.cu
 HIP_OBJECTS      = $(HIP_SOURCES:%.cu=$(BUILD)/obj/%.hip.o)
 $(BUILD)/obj/%.hip.o: %.cu
 	$(call making,HIPCC)
