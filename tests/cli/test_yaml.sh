@@ -25,8 +25,9 @@ import json, sys, yaml
 print(json.dumps(yaml.safe_load(open(sys.argv[1])), ensure_ascii=False))
 PY
 }
-mkdir models # what configs/finetune.yaml, lora.yaml and cl-adapters.yaml begin with
+mkdir models # what configs/finetune.yaml, lora.yaml, cl-adapters.yaml and gemma-270m.yaml begin with
 cp -rL "$root/tests/huggingface/models/gpt2" models/base
+cp -rL "$root/tests/huggingface/models/gemma3" models/gemma-3-270m
 for config in "$root"/configs/*.yaml words.yaml; do
     expect 0 "$trainer" --config "$config" --print-config
     cp out first.yaml

@@ -318,10 +318,12 @@ Test(config, reference_and_help_name_every_key)
 /* What a configuration starts from is the user's; here it is a model of the tests. */
 static HsStatus load_shipped(HsConfig *config, const char *path)
 {
-    static const char *const given[] = { "init_from=tests/huggingface/models/gpt2" };
-    const bool starts = strcmp(path, "configs/finetune.yaml") == 0 || strcmp(path, "configs/lora.yaml") == 0 ||
-                        strcmp(path, "configs/cl-adapters.yaml") == 0;
-    return hs_config_load(config, path, starts, given);
+    static const char *const gpt2 = "init_from=tests/huggingface/models/gpt2";
+    static const char *const gemma = "init_from=tests/huggingface/models/gemma3";
+    const bool gemmas = strcmp(path, "configs/gemma-270m.yaml") == 0;
+    const bool starts = gemmas || strcmp(path, "configs/finetune.yaml") == 0 ||
+                        strcmp(path, "configs/lora.yaml") == 0 || strcmp(path, "configs/cl-adapters.yaml") == 0;
+    return hs_config_load(config, path, starts, gemmas ? &gemma : &gpt2);
 }
 
 Test(config, every_shipped_configuration_loads_and_prints_back)
