@@ -40,7 +40,7 @@ enum { HS_MOST_LAYERS = 1024 };
     X(S, INT, FIXED, seed, 1337, 0, HS_NO_BOUND, NULL, "", "determines every random number of the run")                \
     X(S, STRING, FREE, out_dir, "runs/default", 0, 0, NULL, HS_UNIT_PATH, "where the run's files go")                  \
     X(S, STRING, FIXED, init_from, "", 0, 0, NULL, HS_UNIT_PATH,                                                       \
-      "weights to start from: a Hugging Face folder (GPT-2, Llama, Mistral, Qwen2, Qwen3), or a run's folder or a "    \
+      "weights to start from: a Hugging Face folder (docs/models.md has the families), or a run's folder or a "        \
       "checkpoint of Halfstep. Section model and the tokenizer follow from it")                                        \
     X(S, STRING, FREE, resume, "auto", 0, 0, "auto|never|require|changed|held", "",                                    \
       "auto: continue from out_dir's latest checkpoint if there is one; never: refuse to start if there is one; "      \
