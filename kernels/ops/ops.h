@@ -461,7 +461,6 @@ typedef struct HsBlendArgs {
 } HsBlendArgs;
 
 /* Of dx, dz, da and db at least one. */
-
 typedef struct HsBlendBackwardArgs {
     int64_t at;
     float sign;
@@ -482,7 +481,6 @@ typedef struct HsGateArgs {
 } HsGateArgs;
 
 /* Of dx and dw at least one. */
-
 typedef struct HsGateBackwardArgs {
     float factor;
     HsTensor dgate, gate; /* [N,G] f32 */

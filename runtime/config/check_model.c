@@ -10,11 +10,11 @@
 static bool pattern_is_llamas(const HsConfig *config)
 {
     HsAttentionKind kinds[HS_MOST_LAYERS];
-    bool rotates = false;
+    bool found = false;
     for (int64_t layer = 0; hs_attention_kinds(config, kinds) == HS_OK && layer < config->model.layers; layer++)
-        rotates |= kinds[layer].nope || kinds[layer].unscaled || kinds[layer].theta > 0 || kinds[layer].sink ||
-                   kinds[layer].values;
-    return rotates;
+        found |= kinds[layer].nope || kinds[layer].unscaled || kinds[layer].theta > 0 || kinds[layer].sink ||
+                 kinds[layer].values;
+    return found;
 }
 
 /* Keys that one family reads and the other would pass over in silence: a run must not differ from what its file says. */

@@ -197,7 +197,7 @@ static HsStatus find_type(HsModelReader *reader)
     return reader->type ? HS_OK : refuse_type(reader, value);
 }
 
-/* What all models of the type have, so that a configuration that says otherwise is told. */
+/* What all models of the type have, so that a configuration that says otherwise is refused. */
 static HsStatus add_traits(const HsModelReader *reader)
 {
     const char *key;

@@ -6,7 +6,8 @@
  * the order in which attention sums.
  *
  * A layer with a window W keeps the last W - 1 keys and values at least, and has room for as many again: when that is
- * full, those that are still seen move to its beginning, once in W tokens.
+ * full, those that are still seen move to its beginning, once in W tokens.  A smear keeps its rows, the last of which the
+ * next token reads.
  *
  * Tokens are fed in pieces with sizes that are powers of two: each size was tried in a dry run, so scratch is known.
  */
@@ -28,7 +29,7 @@ struct HsDecoder {
     int64_t piece; /* rows of the program, of each sequence */
     int64_t position, max_tokens;
     HsArena arena;
-    HsKeyValueCache *caches; /* per node; rank 0 where there is no attention */
+    HsKeyValueCache *caches; /* per node; rank 0 where nothing is kept */
     HsTensor device_logits;  /* [batch,V] */
     void *host_logits;       /* the same, as it came from the device */
     float *logits;           /* [batch,V] */
