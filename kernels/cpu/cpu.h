@@ -11,7 +11,7 @@
  *
  * Invariant: results never depend on the number of threads.  Sums are cut in blocks by shape alone, none is shared
  * between blocks that different threads take, and partial sums are added in the blocks' order.  (Products may be cut by
- * the number of threads too: each element is one chain.)
+ * the number of threads too: each element is summed in one order.)
  */
 #ifndef HS_KERNELS_CPU_CPU_H
 #define HS_KERNELS_CPU_CPU_H

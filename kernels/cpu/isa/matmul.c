@@ -154,8 +154,9 @@ static HsMatmulChoice make_plan(const HsMatmulArgs *args, int threads)
                             .format = format };
     plan.depth = hs_panel_depth(format, k);
     plan.split = plan.depth > BLOCK_DEPTH;
+    const int64_t between = format == HS_PANEL_F32 ? HS_CHAIN_WORDS : HS_DEPTH_STEP; /* where cuts may lie */
     plan.block_depth = hs_cpu_block_count(plan.depth, hs_cpu_block_count(plan.depth, BLOCK_DEPTH)); /* equal blocks */
-    plan.block_depth = hs_cpu_block_count(plan.block_depth, HS_DEPTH_STEP) * HS_DEPTH_STEP;
+    plan.block_depth = hs_cpu_block_count(plan.block_depth, between) * between;
 
     const bool whole_words = format == HS_PANEL_BF16_PAIRS ? k % 2 == 0 : args->a.values.dtype == HS_F32;
     plan.pack_a = args->transpose_a || !whole_words;

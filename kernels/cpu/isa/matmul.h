@@ -18,9 +18,12 @@
  * HS_GROUP_ROWS wide, several tiles side by side, so that they are written in whole vectors, or, where its stored rows
  * run along k, one row wide: single words of A are read from anywhere.
  *
- * Every element of C is one chain of fused multiply-adds in increasing k, however the work is cut: cuts along K
- * resume the chain from the stored f32 tile.  So bits depend on nothing but the operands and the format.  (With AMX a
- * link of the chain is HS_DEPTH_STEP words, and cuts lie between links.)
+ * Every element of C is a sum of chains of fused multiply-adds, HS_CHAIN_WORDS each, in increasing k, however the work
+ * is cut: cuts along K lie between chains, and a chain is added to the stored f32 tile.  Of K terms of one sign about
+ * K / HS_CHAIN_WORDS times less is rounded off than in one chain: pairwise summation's first level (Higham, Accuracy and
+ * Stability of Numerical Algorithms, 2002, section 4.2).  Pairs of bf16 are one chain, which cuts resume.  So bits
+ * depend on nothing but the operands and the format.  (With AMX a link of the chain is HS_DEPTH_STEP words, and cuts lie
+ * between links.)
  */
 #ifndef HS_KERNELS_CPU_ISA_MATMUL_H
 #define HS_KERNELS_CPU_ISA_MATMUL_H
@@ -45,6 +48,7 @@ enum { HS_TILE_ROWS = 6, HS_GROUP_TILES = 8, HS_DEPTH_STEP = 1 };
 #endif
 enum {
     HS_KERNEL_ROWS = 6,
+    HS_CHAIN_WORDS = 256,
     HS_TILE_COLUMNS = HS_TILE_LANES * HS_TILE_VECTORS,
     HS_TILE_ELEMENTS = HS_TILE_ROWS * HS_TILE_COLUMNS,
     HS_GROUP_ROWS = HS_GROUP_TILES * HS_TILE_ROWS

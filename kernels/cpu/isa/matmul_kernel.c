@@ -21,14 +21,7 @@ typedef float TileScalar __attribute__((may_alias, aligned(2)));
  */
 static inline __attribute__((always_inline)) void multiply_f32(int rows, int vectors, const HsMatmulTile *tile)
 {
-    TileVector sums[HS_KERNEL_ROWS][HS_TILE_VECTORS];
     TileVector *out = (TileVector *)tile->out;
-#pragma GCC unroll 8
-    for (int i = 0; i < rows; i++)
-#pragma GCC unroll 8
-        for (int j = 0; j < vectors; j++)
-            sums[i][j] = tile->resume ? out[i * HS_TILE_VECTORS + j] : (TileVector){ 0 };
-
     /* Two row pointers: three rows each are reached with the addressing modes base, base + s and base + 2s. */
     const TileScalar *upper = (const TileScalar *)tile->a, *lower = upper + 3 * tile->a_row;
     const TileVector *b = (const TileVector *)tile->b;
@@ -36,28 +29,41 @@ static inline __attribute__((always_inline)) void multiply_f32(int rows, int vec
     const int64_t source_step = tile->source_step;
     const char *ahead = tile->ahead ? tile->ahead : (const char *)tile->b; /* an unmapped page would be looked up */
     const char *source = tile->source ? tile->source : (const char *)tile->b;
-    for (int64_t p = 0; p < tile->depth; p++) {
-        __builtin_prefetch(ahead, 0, 2);
-        ahead += ahead_step;
-        __builtin_prefetch(source, 0, 2);
-        source += source_step;
+    bool resume = tile->resume;
+    for (int64_t begin = 0; begin < tile->depth; begin += HS_CHAIN_WORDS, resume = true) {
+        const int64_t words = tile->depth - begin < HS_CHAIN_WORDS ? tile->depth - begin : HS_CHAIN_WORDS;
+        TileVector sums[HS_KERNEL_ROWS][HS_TILE_VECTORS];
 #pragma GCC unroll 8
-        for (int i = 0; i < rows; i++) {
-            float scalar = i < 3 ? upper[i * a_row] : lower[(i - 3) * a_row];
+        for (int i = 0; i < rows; i++)
 #pragma GCC unroll 8
             for (int j = 0; j < vectors; j++)
-                sums[i][j] += scalar * b[j];
+                sums[i][j] = (TileVector){ 0 };
+        for (int64_t p = 0; p < words; p++) {
+            __builtin_prefetch(ahead, 0, 2);
+            ahead += ahead_step;
+            __builtin_prefetch(source, 0, 2);
+            source += source_step;
+#pragma GCC unroll 8
+            for (int i = 0; i < rows; i++) {
+                float scalar = i < 3 ? upper[i * a_row] : lower[(i - 3) * a_row];
+#pragma GCC unroll 8
+                for (int j = 0; j < vectors; j++)
+                    sums[i][j] += scalar * b[j];
+            }
+            upper += a_step;
+            lower += a_step;
+            b += HS_TILE_VECTORS;
         }
-        upper += a_step;
-        lower += a_step;
-        b += HS_TILE_VECTORS;
+#pragma GCC unroll 8
+        for (int i = 0; i < rows; i++)
+#pragma GCC unroll 8
+            for (int j = 0; j < vectors; j++) {
+                TileVector sum = sums[i][j];
+                if (resume)
+                    sum = out[i * HS_TILE_VECTORS + j] + sum;
+                out[i * HS_TILE_VECTORS + j] = sum;
+            }
     }
-
-#pragma GCC unroll 8
-    for (int i = 0; i < rows; i++)
-#pragma GCC unroll 8
-        for (int j = 0; j < vectors; j++)
-            out[i * HS_TILE_VECTORS + j] = sums[i][j];
 }
 
 #ifdef HS_ISA_avx512bf16
