@@ -160,30 +160,6 @@ __global__ void __launch_bounds__(THREADS, 2) gate_backward_kernel(const GateBac
         sum_weight_gradient(task, begin, end, sums);
 }
 
-/* dw += the blocks' sums, rounded once.  A warp's lanes read 32 neighbouring elements of one block's; warp w takes
- * blocks w, w + 32, ...; the 32 results of an element are added in order. */
-__global__ void __launch_bounds__(WARP_SIZE *WARP_SIZE)
-    gate_weight_kernel(const float *partials, int blocks, int64_t elements, const AnyView dw)
-{
-    HS_SHARED(float, sums, WARP_SIZE *WARP_SIZE);
-    begin_after_kernel_before();
-    const int64_t element = (int64_t)blockIdx.x * WARP_SIZE + threadIdx.x;
-    float sum = 0.0f;
-    if (element < elements) {
-        for (int block = (int)threadIdx.y; block < blocks; block += WARP_SIZE)
-            sum += partials[block * elements + element];
-    }
-    sums[threadIdx.y * WARP_SIZE + threadIdx.x] = sum;
-    __syncthreads();
-    if (threadIdx.y != 0 || element >= elements)
-        return;
-    float total[1] = { 0.0f };
-    for (int warp = 0; warp < WARP_SIZE; warp++)
-        total[0] += sums[warp * WARP_SIZE + (int)threadIdx.x];
-    total[0] += element_of(dw, element);
-    dw.store(element, total);
-}
-
 PartialSums gate_sums(const HsGateBackwardArgs *args)
 {
     return partial_sums(args->gate.shape[0], WARPS);
@@ -378,10 +354,7 @@ HsStatus op::gate_backward(HsContext *context, const HsGateBackwardArgs *args)
     HS_TRY(hs_launch_after(context, HS_KERNEL(gate_backward_kernel), (unsigned)parts.blocks, THREADS, 0, task));
     if (!hs_tensor_present(&args->dw))
         return HS_OK;
-    const int64_t elements = hs_tensor_count(&args->dw);
-    return hs_launch_after(context, HS_KERNEL(gate_weight_kernel), blocks_for(elements, WARP_SIZE),
-                           dim3(WARP_SIZE, WARP_SIZE), 0, (const float *)partials, parts.blocks, elements,
-                           any_view_of(args->dw));
+    return add_partial_sums(context, parts, { { any_view_of(args->dw) }, 1 }, hs_tensor_count(&args->dw));
 }
 
 HsStatus op::add_values_forward(HsContext *context, const HsAddValuesArgs *args)

@@ -374,7 +374,7 @@ HsStatus op::head_norm_backward(HsContext *context, const HsHeadNormBackwardArgs
     if (args->whole)
         return whole_backward(context, args);
     HS_TRY(launch_backward_by_dtype(context, args));
-    const PartialTotals totals = { { data_of<float>(args->dq_weight), data_of<float>(args->dk_weight) }, 2 };
+    const PartialTotals totals = { { any_view_of(args->dq_weight), any_view_of(args->dk_weight) }, 2 };
     return add_partial_sums(context, backward_sums(args), totals, args->heads.head_dim);
 }
 

@@ -191,13 +191,13 @@ static inline PartialSums partial_sums(int64_t rows, int rows_at_once)
     return { per_block, (int)((rows + per_block - 1) / per_block) };
 }
 
-/* Where the sums of each array go; NULL: nowhere. */
+/* Where the sums of each array go; without data: nowhere. */
 struct PartialTotals {
-    float *to[3];
+    AnyView to[3];
     int count;
 };
 
-/* to[a][c] += sum over blocks of partials[block][a][c].  Defined in norm_backward.cu. */
+/* to[a][c] += sum over blocks of partials[block][a][c], rounded once.  Defined in norm_backward.cu. */
 HsStatus add_partial_sums(HsContext *context, PartialSums sums, const PartialTotals &totals, int64_t columns);
 
 /* The rms norm of stretches: x and y, dy and dx begin at a stretch's first column, with as many columns as it has, in rows

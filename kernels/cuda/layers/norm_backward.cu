@@ -406,13 +406,16 @@ __global__ void __launch_bounds__(WARP_SIZE *WARP_SIZE)
     if (threadIdx.y != 0 || column >= total)
         return;
     const int array = (int)(column / columns);
-    float *const destination = array == 0 ? totals.to[0] : array == 1 ? totals.to[1] : totals.to[2];
-    if (destination == nullptr)
+    const AnyView destination = array == 0 ? totals.to[0] : array == 1 ? totals.to[1] : totals.to[2];
+    if (destination.data == nullptr)
         return;
     sum = 0.0f;
     for (int warp = 0; warp < WARP_SIZE; warp++)
         sum += sums[warp * WARP_SIZE + (int)threadIdx.x];
-    destination[column - array * columns] += sum;
+    float value[1];
+    destination.load(column - array * columns, value);
+    value[0] += sum;
+    destination.store(column - array * columns, value);
 }
 
 HsStatus add_partial_sums(HsContext *context, PartialSums sums, const PartialTotals &totals, int64_t columns)
@@ -443,11 +446,11 @@ static bool finishes(const HsNormBackwardArgs *args)
 /* In the order of the partial sums' arrays. */
 static PartialTotals totals_of(const HsNormBackwardArgs *args)
 {
-    PartialTotals totals = { { data_of<float>(args->dweight) }, 1 };
+    PartialTotals totals = { { any_view_of(args->dweight) }, 1 };
     if (hs_tensor_present(&args->dbias))
-        totals.to[totals.count++] = data_of<float>(args->dbias);
+        totals.to[totals.count++] = any_view_of(args->dbias);
     if (finishes(args))
-        totals.to[totals.count++] = data_of<float>(args->dx_sums);
+        totals.to[totals.count++] = any_view_of(args->dx_sums);
     return totals;
 }
 

@@ -352,7 +352,7 @@ HsStatus op::blend_backward(HsContext *context, const HsBlendBackwardArgs *args)
     HS_TRY(run_blend_backward(context, args));
     if (!is_summed(args))
         return HS_OK;
-    const PartialTotals totals = { { number_of(args->da, args->at), number_of(args->db, args->at) }, 2 };
+    const PartialTotals totals = { { { number_of(args->da, args->at), HS_F32 }, { number_of(args->db, args->at), HS_F32 } }, 2 };
     return add_partial_sums(context, partial_sums(args->dy.shape[0], 1), totals, 1);
 }
 
@@ -378,7 +378,7 @@ HsStatus op::smear_backward(HsContext *context, const HsSmearBackwardArgs *args)
     HS_TRY(run_smear_backward(context, args));
     if (!hs_tensor_present(&args->dstrength))
         return HS_OK;
-    const PartialTotals totals = { { data_of<float>(args->dstrength) }, 1 };
+    const PartialTotals totals = { { any_view_of(args->dstrength) }, 1 };
     return add_partial_sums(context, smear_sums(args), totals, 1);
 }
 
