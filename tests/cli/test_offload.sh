@@ -61,9 +61,11 @@ done
 expect 0 "$trainer" --config emu.yaml out_dir=device
 
 # Rules and formats; more than one step of AdamW in 8 bits; gradients and weights in 16 bits.
+turn=0
 for case in "optimizer:optimizer.moments=bf16" "weights:precision.master_weights=false" "gradients:precision.mode=fp32" \
     "gradients:precision.mode=fp16 precision.gradients=compute" "weights:optimizer.kind=sgd optimizer.nesterov=true" \
     "weights:optimizer.kind=adamw8bit" "weights:optimizer.kind=adamwfp8"; do
+    in_tier $((turn++)) 2 || continue
     rm -rf on off
     # shellcheck disable=SC2086
     expect 0 "$trainer" --config emu.yaml out_dir=off ${case#*:}
@@ -82,7 +84,9 @@ for case in "weights:ewc, mer" "gradients:si" "optimizer:a-gem"; do
 done
 
 # From a checkpoint in the middle, states move either way; a kill loses nothing.
+turn=0
 for way in "none optimizer" "optimizer weights" "weights gradients" "gradients none"; do
+    in_tier $((turn++)) 2 || continue
     read -r before after <<<"$way"
     rm -rf killed
     expect 0 "$trainer" --config emu.yaml out_dir=killed memory.offload="$before"
@@ -106,6 +110,7 @@ expect 0 "$trainer" --config emu.yaml out_dir=killed memory.offload=optimizer re
 # Several processes, each with the states of its part.
 expect 0 "$trainer" --config emu.yaml out_dir=two distributed.virtual_ranks=2 memory.micro_batch=2
 for zero in 0 1 2 3; do
+    in_tier $((zero + 1)) 2 || continue
     expect 0 "$trainer" --config emu.yaml out_dir=two$zero distributed.virtual_ranks=2 memory.micro_batch=2 \
         distributed.zero=$zero memory.offload=optimizer --processes 2
     equal two two$zero
