@@ -34,7 +34,7 @@ typedef struct Arguments {
 static const struct argp_option options[] = {
     HS_CHECKPOINT_OPTIONS,
     { "format", OPTION_FORMAT, "FORMAT", 0,
-      "hf: a folder that Hugging Face's transformers loads; gguf: a file for llama.cpp, of Llama and Qwen models; "
+      "hf: a folder that Hugging Face's transformers loads; gguf: a file for llama.cpp, of the families that it knows; "
       "peft: adapters alone, as PEFT loads them (gguf for an --output that ends in .gguf, else hf)",
       0 },
     { "merge", OPTION_MERGE, NULL, 0, "hf and gguf: add adapters to the matrices that they change", 0 },

@@ -341,6 +341,8 @@ void hs_export_set_tokens(const HsExportAbout *about, HsJson *config)
     for (size_t i = 0; i < sizeof carried / sizeof *carried; i++)
         if (member(about->config, carried[i]))
             hs_json_set(config, carried[i], hs_json_copy(member(about->config, carried[i])));
+    if (!member(about->config, "pad_token_id")) /* a class has its default, Phi3's beyond a small vocabulary */
+        hs_json_set(config, "pad_token_id", hs_json_new_null());
 }
 
 HsStatus hs_export_write_templates(const HsExportAbout *about, const char *folder)

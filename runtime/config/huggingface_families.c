@@ -80,6 +80,8 @@ static void write_own_rows(const HsConfig *config, const HsModelType *type, HsJs
         const double number = number_of(config, row), whole = nearbyint(number);
         if (number == 0 && row->null_means)
             hs_json_set(root, row->names[0], hs_json_new_null());
+        else if (row->kind == HS_ROW_REAL)
+            hs_json_set(root, row->names[0], hs_json_new_float(number));
         else if (fabs(number - whole) <= 1e-12 * fabs(number)) /* 1 / (1 / 10) */
             hs_json_set_integer(root, row->names[0], (int64_t)whole);
         else

@@ -18,8 +18,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Our bit in cJSON's type: a setter ran out of memory, the tree must not be written. */
-enum { INCOMPLETE = 1 << 16 };
+/* Our bits in cJSON's type: a setter ran out of memory, the tree must not be written; hs_json_new_float made it. */
+enum { INCOMPLETE = 1 << 16, FLOAT = 1 << 17 };
 
 #define MAX_EXACT_INTEGER 9007199254740992.0 /* 2^53: beyond it doubles skip integers */
 
@@ -387,6 +387,14 @@ HsJson *hs_json_new_real(double value)
     return (HsJson *)(isfinite(value) ? cJSON_CreateNumber(value) : cJSON_CreateNull());
 }
 
+HsJson *hs_json_new_float(double value)
+{
+    HsJson *const node = hs_json_new_real(value);
+    if (node)
+        node_of(node)->type |= FLOAT;
+    return node;
+}
+
 /* Setters return nothing so that building reads like a list; a lost member is remembered in its parent instead. */
 void hs_json_set(HsJson *object, const char *key, HsJson *value)
 {
@@ -560,6 +568,8 @@ static void put_node(Writer *writer, const cJSON *node, int depth)
         char digits[HS_JSON_NUMBER_BYTES];
         hs_json_format_real(node->valuedouble, digits);
         put_text(writer, digits);
+        if (node->type & FLOAT && strspn(digits, "-0123456789") == strlen(digits))
+            put_text(writer, ".0");
     } else {
         put_text(writer, cJSON_IsTrue(node) ? "true" : cJSON_IsFalse(node) ? "false" : "null");
     }

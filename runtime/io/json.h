@@ -64,6 +64,8 @@ void hs_json_append(HsJson *array, HsJson *value);
 HsJson *hs_json_copy(const HsJson *node); /* of the tree below it */
 HsJson *hs_json_new_integer(int64_t value);
 HsJson *hs_json_new_real(double value);
+/* Written as programs that tell kinds of numbers apart write a float: 10.0 for 10. */
+HsJson *hs_json_new_float(double value);
 HsJson *hs_json_new_bool(bool value);
 HsJson *hs_json_new_null(void);
 HsJson *hs_json_new_string(const char *value);

@@ -85,6 +85,10 @@ expect 1 "$trainer" export --checkpoint "$models/gpt2" --format gguf --output gp
 says err "GGUF is not written for models of type gpt2: use --format hf, or train with model.family: llama"
 expect 1 "$trainer" export --checkpoint "$models/gemma2" --format gguf --output gemma2.gguf
 says err "ggml's architecture gemma2 has no model.score_scale: use --format hf"
+# transformers refuses a whole number as a cap, and any other for query_pre_attn_scalar.
+expect 0 "$trainer" export --checkpoint "$models/gemma2" --output capped
+grep -q '"final_logit_softcapping":\s*10\.0,' capped/config.json || fail "a cap is no float: $(grep soft capped/config.json)"
+grep -q '"query_pre_attn_scalar":\s*16,' capped/config.json || fail "no whole number: $(grep scalar capped/config.json)"
 expect 1 "$trainer" export --checkpoint "$models/ministral" --format gguf --output ministral.gguf
 says err "GGUF is not written for models of type ministral"
 expect 2 "$trainer" export --checkpoint "$models/llama" --dtype q8_0 --output q8

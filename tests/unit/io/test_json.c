@@ -194,6 +194,8 @@ Test(json, writes_exact_text)
     hs_json_set_real(root, "half", 0.5);
     hs_json_set_real(root, "tenth", 0.1);
     hs_json_set_real(root, "whole", 200);
+    hs_json_set(root, "float", hs_json_new_float(30));
+    hs_json_set(root, "part", hs_json_new_float(0.1));
     hs_json_set_real(root, "minus_zero", -0.0);
     hs_json_set_real(root, "nan", (double)NAN);
     hs_json_set_integer(root, "exact", INT64_C(9007199254740992));
@@ -205,7 +207,7 @@ Test(json, writes_exact_text)
     hs_json_set(root, "list", list);
     char *text = hs_json_write(root, false);
     cr_expect_str_eq(text, "{\"z\":\"a\\\"b\\\\c\\n\\u0001\xc3\xa9/\",\"half\":0.5,\"tenth\":0.1,\"whole\":200,"
-                           "\"minus_zero\":-0,\"nan\":null,\"exact\":9007199254740992,"
+                           "\"float\":30.0,\"part\":0.1,\"minus_zero\":-0,\"nan\":null,\"exact\":9007199254740992,"
                            "\"beyond\":\"9007199254740993\",\"yes\":true,\"list\":[-1,\"\",{}]}");
     free(text);
     hs_json_destroy(root);
