@@ -211,6 +211,7 @@ TRANSFORMERS_PYTHON = python3
 .PHONY: test-round-trips
 test-round-trips: $(BUILD)/trainer $(BUILD)/tests/tokenize $(BUILD)/tests/huggingface/logits ## exports read by transformers, PEFT and llama.cpp, where TRANSFORMERS_PYTHON has them
 	@RUST_BACKTRACE=0 $(TRANSFORMERS_PYTHON) tests/huggingface/round_trips/compare_exports.py $(BUILD) $(BUILD)/round_trips
+	@$(TRANSFORMERS_PYTHON) tests/huggingface/round_trips/continued_texts.py $(BUILD) $(BUILD)/continued_texts
 
 .PHONY: test-widths
 test-widths: $(BUILD)/trainer $(BUILD)/tests/huggingface/logits ## two layers of published widths against transformers, where TRANSFORMERS_PYTHON has it

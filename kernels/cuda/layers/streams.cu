@@ -352,7 +352,9 @@ HsStatus op::blend_backward(HsContext *context, const HsBlendBackwardArgs *args)
     HS_TRY(run_blend_backward(context, args));
     if (!is_summed(args))
         return HS_OK;
-    const PartialTotals totals = { { { number_of(args->da, args->at), HS_F32 }, { number_of(args->db, args->at), HS_F32 } }, 2 };
+    const PartialTotals totals = {
+        { { number_of(args->da, args->at), HS_F32 }, { number_of(args->db, args->at), HS_F32 } }, 2
+    };
     return add_partial_sums(context, partial_sums(args->dy.shape[0], 1), totals, 1);
 }
 

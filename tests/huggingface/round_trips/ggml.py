@@ -65,7 +65,7 @@ class Program:
 
     def __init__(self, path, logits):
         import llama_cpp
-        self.llama = llama_cpp.Llama(str(path), vocab_only=not logits, n_ctx=64, logits_all=True, verbose=False,
+        self.llama = llama_cpp.Llama(str(path), vocab_only=not logits, n_ctx=256, logits_all=True, verbose=False,
                                      type_k=llama_cpp.GGML_TYPE_F32, type_v=llama_cpp.GGML_TYPE_F32, n_threads=1)
 
     def encode(self, text):
@@ -75,6 +75,16 @@ class Program:
         self.llama.reset()
         self.llama.eval(ids)
         return self.llama.scores[:len(ids)]
+
+    def greedy(self, ids, count, end):
+        """What it adds to the tokens, the likeliest each time: at most `count`, or until `end`."""
+        self.llama.reset()
+        self.llama.eval(ids)
+        added = []
+        while len(added) < count and (token := int(self.llama.scores[self.llama.n_tokens - 1].argmax())) != end:
+            added.append(token)
+            self.llama.eval([token])
+        return added
 
 
 def program(path, logits):
