@@ -2,6 +2,7 @@
 """A model of a published shape with LoRA, this trainer and PEFT taking turns on the same cores.
 
     adapters.py [--trainer PATH] [--shape NAME] [--layers N] [--length N] [--rounds N] [--steps N] [--threads N] [--work DIR]
+                [--modes fp32,bf16]
 
 The weights are random, as speed and memory do not depend on them: transformers writes the folder that both begin with.
 Rank 16 on every matrix of the blocks, AdamW, one sequence a step, no recomputation.  A process per turn: its median step
@@ -115,6 +116,7 @@ def main():
     parser.add_argument("--steps", default=3, type=int)
     parser.add_argument("--threads", default=os.cpu_count(), type=int)
     parser.add_argument("--work", default="/tmp/adapters", type=pathlib.Path)
+    parser.add_argument("--modes", default=",".join(MODES))
     parser.add_argument("--turn", choices=MODES, help=argparse.SUPPRESS)
     options = parser.parse_args()
     options.trainer, folder = options.trainer.resolve(), options.work.resolve() / options.shape
@@ -123,7 +125,8 @@ def main():
     folder.mkdir(parents=True, exist_ok=True)
     if not (folder / "model/config.json").exists():
         make(options, folder / "model")
-    sides = [(side, mode) for mode in MODES for side in ("ours", "PEFT")]
+    modes = options.modes.split(",")
+    sides = [(side, mode) for mode in modes for side in ("ours", "PEFT")]
     taken = {side: [] for side in sides}
     for _ in range(options.rounds):
         for side, mode in sides:
@@ -134,7 +137,7 @@ def main():
                                "--length", options.length, "--steps", options.steps, "--threads", options.threads], folder)
             taken[side, mode].append((float(re.findall(r"^([0-9.e+-]+) \d+$", said, re.M)[-1]), peak))
     print("| mode | ours tokens/s | PEFT tokens/s | times | ours GiB | PEFT GiB |\n|---|---|---|---|---|---|")
-    for mode in MODES:
+    for mode in modes:
         (our_step, our_peak), (step, peak) = ([statistics.median(column) for column in zip(*taken[side, mode])]
                                              for side in ("ours", "PEFT"))
         print(f"| {mode} | {options.length / our_step:.1f} | {options.length / step:.1f} | {step / our_step:.2f} | "
