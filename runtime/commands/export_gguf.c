@@ -38,6 +38,7 @@ static const Architecture architectures[] = {
     { .name = "qwen3" },
     { .name = "smollm3", .pairs = true, .nope_period = 4 },
     { .name = "olmo2", .full_period = 4, .window_optional = true },
+    { .name = "exaone4" }, /* with windows where it has 64 layers, which are refused */
     { .name = "phi3" },
     { .name = "granite", .pairs = true, .factors = true },
     { .name = "gemma2", .full_period = 2, .wide_layers = 46, .caps = true },

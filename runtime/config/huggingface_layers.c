@@ -137,8 +137,9 @@ static HsStatus add_pattern(const HsModelReader *reader, const HsLayersRead *lay
                                           .nope = layers->nope[layer] };
     }
     HS_TRY(hs_attention_pattern_text(kinds, layers->count, &text));
-    const HsStatus status = hs_model_add(reader, "attention", text[0] ? text : "[]",
-                                         any_of(layers->nope, layers->count) ? "no_rope_layers" : "sliding_window");
+    const HsStatus status =
+        hs_model_add(reader, "attention", text[0] ? text : "[]",
+                     reader->type->layers.kinds & HS_LAYERS_NOPE ? "no_rope_layers" : "sliding_window");
     free(text);
     return status;
 }
@@ -171,6 +172,8 @@ HsStatus hs_model_add_layers(const HsModelReader *reader)
     if (rule->kinds & HS_LAYERS_POSITIONS)
         HS_TRY(hs_model_local_theta(reader, &theta));
     const bool any = any_of(layers.sliding, layers.count);
+    for (int64_t layer = 0; layer < layers.count && rule->kinds & HS_LAYERS_FULL_NOPE && !none; layer++)
+        layers.nope[layer] = !layers.sliding[layer];
     if (none)
         width = 0;
     if (any && !(none && !(rule->kinds & HS_LAYERS_POSITIONS)) && !(width >= 1 && floor(width) == width))
@@ -185,13 +188,13 @@ bool hs_model_layers_fit(const HsConfig *config, const HsModelType *type)
     const unsigned allowed = type->layers.kinds;
     const bool scaled = !hs_is(config->model.rope_scaling, "none");
     HsAttentionKind kinds[HS_MOST_LAYERS], first = { 0 };
-    bool all = true, some = false;
+    bool all = true, some = false, nopes = false, fulls = false;
     if (hs_attention_kinds(config, kinds) != HS_OK)
         return false;
     for (int64_t layer = 0; layer < config->model.layers; layer++) {
         const HsAttentionKind *kind = &kinds[layer];
         const bool slides = kind->window > 0;
-        if ((kind->nope && !(allowed & HS_LAYERS_NOPE)) || kind->sink || kind->values)
+        if ((kind->nope && !(allowed & (HS_LAYERS_NOPE | HS_LAYERS_FULL_NOPE))) || kind->sink || kind->values)
             return false;
         if (slides && some && (kind->window != first.window || kind->theta != first.theta))
             return false;
@@ -202,7 +205,13 @@ bool hs_model_layers_fit(const HsConfig *config, const HsModelType *type)
         first = slides && !some ? *kind : first;
         some |= slides;
         all &= slides;
+        nopes |= kind->nope;
+        fulls |= !slides && !kind->nope;
+        if (allowed & HS_LAYERS_FULL_NOPE && slides && kind->nope)
+            return false;
     }
+    if (allowed & HS_LAYERS_FULL_NOPE && (some || nopes) && fulls)
+        return false;
     return !some || (allowed & HS_LAYERS_WINDOWS) || (all && (allowed & HS_LAYERS_WINDOW));
 }
 
@@ -243,7 +252,8 @@ void hs_model_write_layers(const HsConfig *config, const HsModelType *type, HsJs
         return;
     if (window > 0)
         hs_json_set_integer(root, "sliding_window", window);
-    else if (rule->kinds & HS_LAYERS_POSITIONS || rule->missing == HS_LAYERS_PERIOD)
+    else if (rule->kinds & HS_LAYERS_FULL_NOPE ? kinds[0].nope
+                                               : rule->kinds & HS_LAYERS_POSITIONS || rule->missing == HS_LAYERS_PERIOD)
         hs_json_set_integer(root, "sliding_window", rule->window);
     else
         hs_json_set(root, "sliding_window", hs_json_new_null());

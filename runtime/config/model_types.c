@@ -59,6 +59,7 @@ static const HsModelRow mistral_rows[] = LLAMA_ROWS("4096", "32", "32", "14336",
 static const HsModelRow qwen_rows[] = LLAMA_ROWS("4096", "32", "32", "22016", "32768", "151936", "1e-6", "false");
 static const HsModelRow smollm3_rows[] = LLAMA_ROWS("2048", "36", "16", "11008", "32768", "128256", "1e-6", "true");
 static const HsModelRow olmo_rows[] = LLAMA_ROWS("4096", "32", "32", "11008", "2048", "50304", "1e-5", "false");
+static const HsModelRow exaone_rows[] = LLAMA_ROWS("4096", "32", "32", "16384", "2048", "102400", "1e-5", "false");
 static const HsModelRow phi3_rows[] = LLAMA_ROWS("3072", "32", "32", "8192", "4096", "32064", "1e-5", "false");
 static const HsModelRow gemma2_rows[] = LLAMA_ROWS("2304", "26", "8", "9216", "8192", "256000", "1e-6", "true");
 static const HsModelRow gemma3_rows[] = LLAMA_ROWS("2304", "26", "8", "9216", "131072", "262208", "1e-6", "true");
@@ -93,6 +94,7 @@ static const HsModelTrait qwen3_traits[] = { { "qk_norm", "true" }, { 0 } };
 static const HsModelTrait olmo_traits[] = {
     { "norms", "after" }, { "qk_norm", "true" }, { "qk_norm_span", "projection" }, { 0 }
 };
+static const HsModelTrait exaone_traits[] = { { "norms", "after" }, { "qk_norm", "true" }, { 0 } };
 static const HsModelTrait phi3_traits[] = { { "fused_projections", "true" }, { 0 } };
 static const HsModelTrait gemma2_traits[] = {
     { "norms", "around" }, { "norm_offset", "true" }, { "activation", "geglu" }, { "embedding_factor", "0" }, { 0 }
@@ -218,6 +220,20 @@ static const HsModelType types[] = {
                   .period = 4,
                   .window = 4096,
                   .local_theta = 500000 } },
+    { .name = "exaone4",
+      .class = "Exaone4ForCausalLM",
+      .gguf = "exaone4",
+      .family = HS_FAMILY_llama,
+      .rows = exaone_rows,
+      .traits = exaone_traits,
+      .activation = "hidden_act",
+      .activations = silu,
+      .kv_heads = "32",
+      .head_dim = "",
+      .layers = { .kinds = HS_LAYERS_WINDOWS | HS_LAYERS_FULL_NOPE,
+                  .missing = HS_LAYERS_PERIOD,
+                  .period = 4,
+                  .window = 4096 } },
     { .name = "phi3",
       .class = "Phi3ForCausalLM",
       .gguf = "phi3",

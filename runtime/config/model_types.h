@@ -38,7 +38,8 @@ enum {
     HS_LAYERS_WINDOWS = 2,   /* those that layer_types names */
     HS_LAYERS_FLAG = 4,      /* only where use_sliding_window says so */
     HS_LAYERS_POSITIONS = 8, /* those have other rotary positions, not scaled */
-    HS_LAYERS_NOPE = 16      /* no_rope_layers: some have no positions */
+    HS_LAYERS_NOPE = 16,     /* no_rope_layers: some have no positions */
+    HS_LAYERS_FULL_NOPE = 32 /* where sliding_window is given, those without it have no positions */
 };
 
 /* Where layer_types is missing. */

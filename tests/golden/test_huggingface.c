@@ -27,7 +27,8 @@ enum { TOKENS = 48, PROMPT = 12, CONTINUATION = 16, STEPS = 20 };
 static const char *const names[] = { "gpt2",           "gpt2-untied",  "llama",   "llama-tied", "llama3",
                                      "llama-yarn",     "llama-linear", "mistral", "qwen2",      "qwen3",
                                      "mistral-window", "ministral",    "smollm3", "olmo2",      "olmo3",
-                                     "phi3",           "granite",      "gemma2",  "gemma3",     "nanochat" };
+                                     "phi3",           "granite",      "gemma2",  "gemma3",     "nanochat",
+                                     "exaone4" };
 enum { NAMES = sizeof names / sizeof names[0] };
 
 static const char *const exact[] = { "device=cpu", "precision.mode=fp32", "threads=1" };

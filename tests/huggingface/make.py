@@ -55,6 +55,7 @@ MODELS = [
     ("olmo2", "Olmo2", LATER, torch.bfloat16, None),
     ("olmo3", "Olmo3", dict(LATER, num_hidden_layers=5, sliding_window=8, rope_parameters={
         "full_attention": YARN, "sliding_attention": PLAIN}), torch.bfloat16, None),
+    ("exaone4", "Exaone4", dict(LATER, num_hidden_layers=5, sliding_window=8, rope_parameters=LLAMA3), torch.bfloat16, None),
     ("phi3", "Phi3", dict(LATER, num_attention_heads=2, num_key_value_heads=1, rope_parameters=LONGROPE,
                           original_max_position_embeddings=48), torch.bfloat16, None),
     ("granite", "Granite", dict(LATER, embedding_multiplier=12.0, logits_scaling=8.0, residual_multiplier=0.22,

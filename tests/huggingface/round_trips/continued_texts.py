@@ -55,6 +55,7 @@ MODELS = {
     "smollm3": ("SmolLM3", dict(num_hidden_layers=5, no_rope_layers=[1, 1, 1, 0, 1])),
     "olmo2": ("Olmo2", dict(num_hidden_layers=2, num_key_value_heads=4)),
     "olmo3": ("Olmo3", dict(num_key_value_heads=4, **slides(5, 4))),
+    "exaone4": ("Exaone4", dict(num_hidden_layers=2, sliding_window=None, layer_types=["full_attention"] * 2)),
     "phi3": ("Phi3", dict(num_hidden_layers=2, rope_parameters={
         "rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": 0.5})),
     "phi3-longrope": ("Phi3", dict(num_hidden_layers=2, max_position_embeddings=512,
