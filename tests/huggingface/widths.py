@@ -47,6 +47,7 @@ SHAPES = [
     ("olmo2-1b", "Olmo2", shape(2048, 8192, 16, 16)),
     ("olmo3-7b", "Olmo3", shape(4096, 11008, 32, 32, rope_parameters={
         "full_attention": YARN, "sliding_attention": {"rope_type": "default", "rope_theta": 500000.0}}, **SLIDES)),
+    ("exaone4-1.2b", "Exaone4", shape(2048, 4096, 32, 8, 64, tie_word_embeddings=True, **SLIDES)),
     ("phi4-mini", "Phi3", shape(3072, 8192, 24, 8, rope_parameters=LONGROPE, original_max_position_embeddings=4096,
                                 tie_word_embeddings=True)),
     ("granite-3.3-2b", "Granite", shape(2048, 8192, 32, 8, embedding_multiplier=12.0, logits_scaling=8.0,
