@@ -27,6 +27,7 @@ typedef struct Architecture {
     bool window_optional; /* or none has one */
     double local_theta;   /* base of the rotary frequencies of layers with a window; 0: the model's */
     int nope_period;      /* each of this number of layers has no positions */
+    int windowed_layers;  /* with this number of layers some have a window, which is not written */
     int wide_layers;      /* with this number of layers scores are scaled by the root of width / heads */
     bool factors;         /* of embeddings, scores, branches and logits */
     bool caps;            /* of scores and logits */
@@ -38,7 +39,7 @@ static const Architecture architectures[] = {
     { .name = "qwen3" },
     { .name = "smollm3", .pairs = true, .nope_period = 4 },
     { .name = "olmo2", .full_period = 4, .window_optional = true },
-    { .name = "exaone4" }, /* with windows where it has 64 layers, which are refused */
+    { .name = "exaone4", .windowed_layers = 64 },
     { .name = "phi3" },
     { .name = "granite", .pairs = true, .factors = true },
     { .name = "gemma2", .full_period = 2, .wide_layers = 46, .caps = true },
@@ -293,6 +294,8 @@ static bool layers_fit(const HsConfig *config, const Architecture *architecture)
 {
     const bool windows = window_of(config) > 0;
     if (!windows && architecture->full_period > 0 && !architecture->window_optional)
+        return false;
+    if (architecture->windowed_layers > 0 && config->model.layers == architecture->windowed_layers)
         return false;
     for (int64_t layer = 0; layer < config->model.layers; layer++) {
         const HsAttentionKind kind = hs_attention_kind(config, layer);
