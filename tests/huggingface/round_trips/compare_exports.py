@@ -44,7 +44,8 @@ TEMPLATE = "{% for m in messages %}[{{ m['role'] }}] {{ m['content'] }}{{ eos_to
 ADAPTED = {"gpt2": (["c_attn", "mlp.c_proj"], ["embedding", "*.ln_f.*"]),
            "nanochat": (["q_proj", "v_proj", "mlp"], ["embedding"]),
            "phi3": (["qkv_proj", "mlp"], ["embedding", "*model.norm.*"])}
-NO_GGUF = {"gpt2", "gpt2-untied", "gemma2", "ministral", "mistral-window", "nanochat", "exaone4"}  # gemma2: its own scale of scores
+# gemma2: its own scale of scores; exaone4: windows in five layers
+NO_GGUF = {"gpt2", "gpt2-untied", "gemma2", "ministral", "mistral-window", "nanochat", "exaone4"}
 LONG = {"phi3"}  # llama.cpp takes longrope's long factors, as its context is longer than the model's first one
 TABLES = {"gemma3": 1e-2}  # llama.cpp's GELU is a table of f16 numbers
 COUNTS = {}
