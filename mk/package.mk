@@ -75,6 +75,8 @@ deb: dist ## build/deb: Debian packages halfstep and halfstep-emulator, of what 
 
 # The programs of bench/gpu.sh as one, so that the library is there once: each source with another name for main.
 PACKAGE_PROGRAMS = trainer fragments agreement products fp8 attention bandwidth ops collectives
+# Named here, where prerequisites first need it: make expands those as it reads.
+BENCH_PARTS      = $(BUILD)/bench/parts/libhalfstep-emu.so $(if $(NVCC),$(BUILD)/bench/parts/libhalfstep-cuda.so)
 PACKAGE_OBJECTS  = $(PACKAGE_PROGRAMS:%=$(BUILD)/obj/package/%.o)
 PACKAGE_TABLE    = -DHS_PACKAGE_PROGRAMS(X)=$(foreach program,$(PACKAGE_PROGRAMS),X($(program)))
 PACKAGE_DEFINES  = -Dmain=hs_main_$(*F) -Wno-missing-prototypes

@@ -50,7 +50,6 @@ $(BUILD)/bench/%: bench/%.c $(LIBRARY)
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -MMD -MP -MF $@.d -o $@ $< $(LINK_HERE) $(LDLIBS)
 
 # The instructions that the emulator imitates, by the hardware and by the emulator: parts that hold the experiments, too.
-BENCH_PARTS = $(BUILD)/bench/parts/libhalfstep-emu.so $(if $(NVCC),$(BUILD)/bench/parts/libhalfstep-cuda.so)
 EMU_FRAGMENTS  = $(BUILD)/obj/bench/fragments.emu.o $(BUILD)/obj/bench/fragments_hopper.emu.o
 CUDA_FRAGMENTS = $(EMU_FRAGMENTS:.emu.o=.cuda.o)
 $(BUILD)/bench/parts/libhalfstep-emu.so: $(EMU_OBJECTS) $(EMU_FRAGMENTS)

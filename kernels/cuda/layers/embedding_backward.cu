@@ -198,8 +198,9 @@ __global__ void __launch_bounds__(RUN_WARPS *WARP_SIZE)
     const int64_t tile = blockIdx.x / strips;
     const int64_t column = (int64_t)(blockIdx.x % strips) * STRIP_COLUMNS + (int64_t)(threadIdx.x % WARP_SIZE) * QUAD;
     const int64_t left = ordered.columns - column;
-    if (aligned && left >= QUAD)
-        add_run<true>(ordered, table, tile, column, QUAD, scratch);
+    /* One path for the whole block, which meets at barriers: lanes beyond the last column read the first, in vain. */
+    if (aligned)
+        add_run<true>(ordered, table, tile, left > 0 ? column : 0, left > 0 ? (int)QUAD : 0, scratch);
     else
         add_run<false>(ordered, table, tile, column, left < 0 ? 0 : left < QUAD ? (int)left : (int)QUAD, scratch);
 }
