@@ -15,9 +15,9 @@ typedef enum Rule {
     EXACT,    /* the same words; any NaN for a NaN */
     SUMS,     /* sums of terms of magnitude 1: each addition may lose a unit in the last place of their number */
     RELATIVE, /* approximate functions: 2^-21 */
-    TOLD
+    REPORTED
 } Rule;
-static const char *const rule_names[] = { "exact", "sums", "relative", "told" };
+static const char *const rule_names[] = { "exact", "sums", "relative", "reported" };
 
 /* How the numbers of a product are made. */
 typedef enum Numbers {
@@ -53,10 +53,10 @@ static const Experiment experiments[] = {
     { "mma f16 infinities and NaN", FRAGMENT_MMA_F16, HS_F16, SPECIAL, EXACT },
     { "mma tf32 infinities and NaN", FRAGMENT_MMA_TF32, HS_F32, SPECIAL, EXACT },
     { "mma f16 subnormal", FRAGMENT_MMA_F16, HS_F16, SUBNORMAL, EXACT },
-    { "mma bf16 subnormal", FRAGMENT_MMA_BF16, HS_BF16, SUBNORMAL, TOLD },
-    { "mma bf16 adder's rounding", FRAGMENT_MMA_BF16, HS_BF16, ROUNDING, TOLD },
-    { "mma f16 adder's rounding", FRAGMENT_MMA_F16, HS_F16, ROUNDING, TOLD },
-    { "mma tf32 low bits", FRAGMENT_MMA_TF32, HS_F32, LOW_BITS, TOLD },
+    { "mma bf16 subnormal", FRAGMENT_MMA_BF16, HS_BF16, SUBNORMAL, REPORTED },
+    { "mma bf16 adder's rounding", FRAGMENT_MMA_BF16, HS_BF16, ROUNDING, REPORTED },
+    { "mma f16 adder's rounding", FRAGMENT_MMA_F16, HS_F16, ROUNDING, REPORTED },
+    { "mma tf32 low bits", FRAGMENT_MMA_TF32, HS_F32, LOW_BITS, REPORTED },
     { "ldmatrix x4", FRAGMENT_LOAD_MATRIX_X4, HS_F32, WORDS, EXACT },
     { "ldmatrix x4 transposed", FRAGMENT_LOAD_MATRIX_X4_TRANSPOSED, HS_F32, WORDS, EXACT },
     { "ldmatrix x2", FRAGMENT_LOAD_MATRIX_X2, HS_F32, WORDS, EXACT },
@@ -88,7 +88,7 @@ static const Experiment experiments[] = {
     { "a ring of stages in a cluster", FRAGMENT_RING, HS_F32, WORDS, EXACT },
     { "phases of an mbarrier", FRAGMENT_MBARRIER_PARITY, HS_F32, WORDS, EXACT },
     { "offsets in another block", FRAGMENT_MAP_SHARED_OFFSETS, HS_F32, WORDS, EXACT },
-    { "distance of two blocks", FRAGMENT_MAP_SHARED_BLOCKS, HS_F32, WORDS, TOLD },
+    { "distance of two blocks", FRAGMENT_MAP_SHARED_BLOCKS, HS_F32, WORDS, REPORTED },
     { "wgmma bf16 n64", FRAGMENT_WGMMA_64, HS_BF16, INTEGERS, EXACT },
     { "wgmma f16 n64", FRAGMENT_WGMMA_64_F16, HS_F16, INTEGERS, EXACT },
     { "wgmma n128, rows from 64 on", FRAGMENT_WGMMA_128, HS_BF16, INTEGERS, EXACT },
@@ -106,9 +106,9 @@ static const Experiment experiments[] = {
     { "wgmma bf16 infinities and NaN", FRAGMENT_WGMMA_64, HS_BF16, SPECIAL, EXACT },
     { "wgmma f16 infinities and NaN", FRAGMENT_WGMMA_64_F16, HS_F16, SPECIAL, EXACT },
     { "wgmma f16 subnormal", FRAGMENT_WGMMA_64_F16, HS_F16, SUBNORMAL, EXACT },
-    { "wgmma bf16 subnormal", FRAGMENT_WGMMA_64, HS_BF16, SUBNORMAL, TOLD },
-    { "wgmma bf16 adder's rounding", FRAGMENT_WGMMA_64, HS_BF16, ROUNDING, TOLD },
-    { "wgmma f16 adder's rounding", FRAGMENT_WGMMA_64_F16, HS_F16, ROUNDING, TOLD },
+    { "wgmma bf16 subnormal", FRAGMENT_WGMMA_64, HS_BF16, SUBNORMAL, REPORTED },
+    { "wgmma bf16 adder's rounding", FRAGMENT_WGMMA_64, HS_BF16, ROUNDING, REPORTED },
+    { "wgmma f16 adder's rounding", FRAGMENT_WGMMA_64_F16, HS_F16, ROUNDING, REPORTED },
 };
 
 static bool is_mma(FragmentKernel kernel)

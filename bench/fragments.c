@@ -7,7 +7,7 @@
  *
  * Every experiment of fragment_inputs.h runs on the device and on the emulator, and the results are compared by the
  * experiment's rule.  DUMP receives the device's words, of long results a digest of every 256: kept under tests/, a
- * GPU's dump is golden data for the emulator.  Experiments marked "told" show where hardware may differ without harm:
+ * GPU's dump is golden data for the emulator.  Experiments marked "reported" show where hardware may differ without harm:
  * they are reported and never fail.  Those of sm_90a are not for other GPUs, which is reported too.
  *
  * A kernel that hangs or traps takes the process with it.  So each row begins before its experiment does, the exit code
@@ -124,7 +124,7 @@ static void compare(Bench *bench, const Experiment *experiment, const uint32_t *
         if (first < 0 && !agree(experiment, found[i], expected[i]))
             first = i;
     }
-    const bool broken = within < count && experiment->rule != TOLD;
+    const bool broken = within < count && experiment->rule != REPORTED;
     *failed += broken;
     printf(" %d of %d | %s", identical, count, broken ? "BROKEN" : within < count ? "differs" : "holds");
     if (first >= 0)

@@ -198,7 +198,8 @@ __global__ void __launch_bounds__(RUN_WARPS *WARP_SIZE)
     const int64_t tile = blockIdx.x / strips;
     const int64_t column = (int64_t)(blockIdx.x % strips) * STRIP_COLUMNS + (int64_t)(threadIdx.x % WARP_SIZE) * QUAD;
     const int64_t left = ordered.columns - column;
-    /* One path for the whole block, which meets at barriers: lanes beyond the last column read the first, in vain. */
+    /* One path for the whole block, which meets at barriers: lanes beyond the last column read
+     * the first and drop it. */
     if (aligned)
         add_run<true>(ordered, table, tile, left > 0 ? column : 0, left > 0 ? (int)QUAD : 0, scratch);
     else
