@@ -4,7 +4,8 @@
 
     FOLDER/NAME/     adapter_config.json, adapter_model.safetensors: as save_pretrained writes them, B = 0
     FOLDER/NAME/text.txt     what is trained on: one sequence of LENGTH tokens
-    FOLDER/NAME/losses.txt   twice the largest distance of PEFT's f32 losses from its f64 ones; then those, a line a step
+    FOLDER/NAME/losses.txt   twice the largest distance of PEFT's f32 losses (exact.py) from its f64 ones; then those, a
+                             line a step
 """
 
 import os
@@ -13,6 +14,8 @@ import sys
 import torch
 from peft import LoraConfig, PeftModel, get_peft_model
 from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from exact import bound, doubled, in_double, nudge
 
 LENGTH, STEPS, RATE = 48, 20, 1e-2
 TEXT = "the hand and the ring in the house, another hour on there: " * 4
@@ -35,17 +38,22 @@ ADAPTERS = [
 ]
 
 
-def base(models, name, dtype):
+def base(models, name):
     # Fused attention leaves soft caps out.
-    model = AutoModelForCausalLM.from_pretrained(os.path.join(models, name), dtype=dtype, attn_implementation="eager")
+    return AutoModelForCausalLM.from_pretrained(os.path.join(models, name), dtype=torch.float32, attn_implementation="eager")
+
+
+def prepared(model, folder, run=0):
     for module in model.modules():
         if isinstance(module, torch.nn.Dropout):
             module.p = 0
+    dtype = next(model.parameters()).dtype
+    model = PeftModel.from_pretrained(model, folder, is_trainable=True).to(dtype)
+    nudge(model.parameters(), run)
     return model
 
 
-def train(models, name, folder, ids, dtype):
-    model = PeftModel.from_pretrained(base(models, name, dtype), folder, is_trainable=True).to(dtype)
+def train(model, ids):
     trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
     rule = torch.optim.AdamW(trained, lr=RATE, betas=(0.9, 0.95), eps=1e-8, weight_decay=0.1)
     tokens, losses = torch.tensor([ids + [0]]), []
@@ -70,16 +78,21 @@ def main():
         ids = tokenizer(TEXT, add_special_tokens=False)["input_ids"][:LENGTH]
         text = tokenizer.decode(ids)
         assert tokenizer(text, add_special_tokens=False)["input_ids"] == ids
-        adapted = get_peft_model(base(models, model, torch.float32), LoraConfig(task_type="CAUSAL_LM", **settings))
+        adapted = get_peft_model(base(models, model), LoraConfig(task_type="CAUSAL_LM", **settings))
         adapted.peft_config["default"].base_model_name_or_path = model
         adapted.save_pretrained(folder)
         os.remove(os.path.join(folder, "README.md"))
         with open(os.path.join(folder, "text.txt"), "w") as file:
             file.write(text)
-        exact, single = (train(models, model, folder, ids, dtype) for dtype in (torch.float64, torch.float32))
-        bound = 2 * max(abs(a - b) for a, b in zip(exact, single))
+        plain = base(models, model)
+        with in_double():
+            double = doubled(plain)
+        double = prepared(double, folder) # the file of weights is read by names of dtypes
+        with in_double():
+            exact = train(double, ids)
+        spread = bound(exact, lambda run: train(prepared(base(models, model), folder, run), ids))
         with open(os.path.join(folder, "losses.txt"), "w") as file:
-            print(*[f"{bound:.3e}"] + [f"{loss:.10f}" for loss in exact], sep="\n", file=file)
+            print(*[f"{spread:.3e}"] + [f"{loss:.10f}" for loss in exact], sep="\n", file=file)
 
 
 if __name__ == "__main__":

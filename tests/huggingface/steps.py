@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: MIT
 """steps.py FOLDER [NAME...]: STEPS steps of AdamW from each of make.py's models, by transformers and PyTorch.
 
-    FOLDER/NAME/steps.txt   twice the largest distance of the losses in f32, with the plain and, where the model has no soft
-                            caps, the fused attention, from those in float64; then these, one a line
+    FOLDER/NAME/steps.txt   twice the largest distance of the losses in f32 (exact.py), with the plain and, where the model
+                            has no soft caps, the fused attention in turns, from those in float64; then these, one a line
     FOLDER/tokens16.bin     the tokens of make.py and the end of a document, as data of a run: a window of all
 
 Weight decay on tensors of two dimensions alone, no clipping, a constant rate.
@@ -16,12 +16,17 @@ import numpy
 import torch
 import transformers
 
+from exact import bound, doubled, in_double, nudge
+
 STEPS, RATE, BETAS, EPSILON, DECAY = 20, 1e-2, (0.9, 0.95), 1e-8, 0.1
 
 
-def losses(place, tokens, dtype, attention):
-    model = transformers.AutoModelForCausalLM.from_pretrained(place, dtype=torch.float32,
-                                                              attn_implementation=attention).eval().to(dtype)
+def load(place, attention):
+    return transformers.AutoModelForCausalLM.from_pretrained(place, dtype=torch.float32, attn_implementation=attention).eval()
+
+
+def losses(model, tokens, run=0):
+    nudge(model.parameters(), run)
     groups = [{"params": [p for p in model.parameters() if (p.dim() > 1) == decays], "weight_decay": decay}
               for decays, decay in ((True, DECAY), (False, 0.0))]
     optimizer = torch.optim.AdamW(groups, lr=RATE, betas=BETAS, eps=EPSILON)
@@ -32,7 +37,7 @@ def losses(place, tokens, dtype, attention):
         loss.backward()
         optimizer.step()
         found.append(loss.item())
-    return numpy.array(found)
+    return found
 
 
 def main():
@@ -43,11 +48,13 @@ def main():
         place = os.path.join(folder, name)
         if not os.path.isdir(place) or (sys.argv[2:] and name not in sys.argv[2:]):
             continue
-        exact = losses(place, tokens, torch.float64, "eager")
+        model = load(place, "eager")
+        with in_double():
+            exact = losses(doubled(model), tokens)
         ways = ["eager"] if name == "gemma2" else ["eager", "sdpa"]
-        singles = [losses(place, tokens, torch.float32, way) for way in ways]
+        spread = bound(exact, lambda run: losses(load(place, ways[run % len(ways)]), tokens, run))
         with open(os.path.join(place, "steps.txt"), "w") as file:
-            file.write("%.3g\n" % (2 * max(abs(single - exact).max() for single in singles)))
+            file.write("%.3g\n" % spread)
             file.writelines("%.12g\n" % loss for loss in exact)
 
 

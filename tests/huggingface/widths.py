@@ -4,13 +4,11 @@
 
 Of each of SHAPES a model of random weights is saved in bf16 under FOLDER, two layers deep (one with a window, one without,
 where the family has both) and with VOCABULARY tokens; over TOKENS tokens, more than its window, the largest distance of
-our f32 logits from transformers' in float64 may be twice as far as its f32 is.  A model that is asked for in float64 still
-computes rotary frequencies, angles, norms and softmax in float32, so float32 is named float64 while the exact one is made
-and runs.  Skipped, with exit status 0, where torch or transformers are not installed, unless WIDTHS=required.
+our f32 logits from transformers' in float64 (exact.py) may be twice as far as its f32 is.  Skipped, with exit status 0,
+where torch or transformers are not installed, unless WIDTHS=required.
 """
 
 import array
-import contextlib
 import os
 import pathlib
 import shutil
@@ -21,6 +19,8 @@ try:
     import torch
     import transformers
     from transformers import PreTrainedTokenizerFast
+
+    from exact import doubled, in_double
 except ImportError as error:
     print(f"SKIPPED  widths: {error}; nothing was compared")
     sys.exit(1 if os.environ.get("WIDTHS") == "required" else 0)
@@ -76,20 +76,6 @@ def make(kind, settings, folder):
                             bos_token="<|endoftext|>").save_pretrained(folder)
 
 
-@contextlib.contextmanager
-def in_double():
-    """What transformers casts to float32 by name, it casts to float64 inside."""
-    kept = torch.float, torch.float32, torch.Tensor.float
-    torch.float = torch.float32 = torch.float64
-    torch.Tensor.float = torch.Tensor.double
-    torch.set_default_dtype(torch.float64)
-    try:
-        yield
-    finally:
-        torch.float, torch.float32, torch.Tensor.float = kept
-        torch.set_default_dtype(torch.float32)
-
-
 def ours(build, folder, ids):
     (folder / "ids.bin").write_bytes(array.array("i", ids).tobytes())
     done = subprocess.run([build / "tests/huggingface/logits", folder, folder / "ids.bin", "precision.mode=fp32"],
@@ -110,13 +96,10 @@ def main():
                                                                   attn_implementation="eager").eval()
         with torch.no_grad():
             single = model(torch.tensor([ids])).logits[0].double()
-            weights, config = model.double().state_dict(), model.config
         with torch.no_grad(), in_double():
-            config._attn_implementation = "eager"
-            double = type(model)(config).double().eval()
-            double.load_state_dict(weights)
+            double = doubled(model)
             exact = double(torch.tensor([ids])).logits[0]
-        del model, double, weights
+        del model, double
         found = ours(build, folder, ids)[:, :VOCABULARY]
         theirs, off = (single - exact).abs().max().item(), (found - exact).abs().max().item()
         good = off <= 2 * theirs
