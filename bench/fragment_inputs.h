@@ -79,6 +79,8 @@ static const Experiment experiments[] = {
     { "tensor load, swizzle of 128", FRAGMENT_TMA_LOAD_128, HS_F32, WORDS, EXACT },
     { "tensor load, 3 dimensions", FRAGMENT_TMA_LOAD_3D, HS_F32, WORDS, EXACT },
     { "tensor load, 4 dimensions", FRAGMENT_TMA_LOAD_4D, HS_F32, WORDS, EXACT },
+    { "tensor load from before the tensor", FRAGMENT_TMA_LOAD_BEFORE, HS_F32, WORDS, REPORTED },
+    { "tensor load from between 16 bytes", FRAGMENT_TMA_LOAD_UNALIGNED, HS_F32, WORDS, REPORTED },
     { "tensor store, no swizzle", FRAGMENT_TMA_STORE_PLAIN, HS_F32, WORDS, EXACT },
     { "tensor store, swizzle of 128", FRAGMENT_TMA_STORE_128, HS_F32, WORDS, EXACT },
     { "tensor store, 4 dimensions", FRAGMENT_TMA_STORE_4D, HS_F32, WORDS, EXACT },

@@ -116,7 +116,7 @@ __global__ void multicast_fragment_kernel(const __grid_constant__ FragmentParame
     prepare_mbarriers(full, 1, 1);
     if (threadIdx.x == 0) {
         ptx::mbarrier_arrive_expect(barrier, 3 * parameters.tile_bytes);
-        ptx::load_tile_multicast(base + (uint32_t)rank * bytes, &parameters.map, barrier, 8 * rank - 4, 3 * rank, 3u);
+        ptx::load_tile_multicast(base + (uint32_t)rank * bytes, &parameters.map, barrier, 8 * rank, 3 * rank, 3u);
         ptx::load_tile_multicast(base + 2 * bytes, &parameters.map, barrier, 16, 5 + 11 * rank, 2u >> rank);
     }
     ptx::mbarrier_wait(barrier, 0);
@@ -269,28 +269,31 @@ struct Tiles {
     int place_count, places[MOST_PLACES][4];
 };
 
-#define LOADED_MATRIX(columns, lines, swizzle)                             \
-    {                                                                      \
-        HS_BF16, 2, { 70, 21 }, 72, { columns, lines }, swizzle, false, 5, \
-        {                                                                  \
-            { 0, 0 }, { 9, 5 }, { -5, -3 }, { 67, 15 },                    \
-            {                                                              \
-                -80, 30                                                    \
-            }                                                              \
-        }                                                                  \
-    }
+/* As the kernels copy: lines begin at multiples of 16 bytes, and no tile begins before the tensor. */
+constexpr int inside_and_beyond[MOST_PLACES][4] = { { 0, 0 }, { 8, 5 }, { 40, 8 }, { 64, 15 }, { 8, 24 } };
+constexpr int before[MOST_PLACES][4] = { { -8, -3 }, { -64, 0 }, { 0, -16 }, { -8, 0 }, { 0, -3 } };
+constexpr int unaligned[MOST_PLACES][4] = { { 9, 5 }, { 1, 0 }, { -5, -3 }, { 67, 15 }, { -80, 30 } };
+
+constexpr Tiles loaded_matrix(int columns, int lines, int swizzle, const int (&places)[MOST_PLACES][4])
+{
+    Tiles tiles = { HS_BF16, 2, { 70, 21 }, 72, { columns, lines }, swizzle, false, MOST_PLACES, {} };
+    for (int p = 0; p < MOST_PLACES; p++)
+        for (int d = 0; d < 2; d++)
+            tiles.places[p][d] = places[p][d];
+    return tiles;
+}
 
 struct Row {
     Kernel kernel;
     Tiles tiles;
 };
 
-/* In the order of the enum, from its first of Hopper on.  Tiles lie inside, across each edge, and outside. */
+/* In the order of the enum, from its first of Hopper on.  Tiles lie inside, across the edges, and outside. */
 const Row rows[] = {
-    { load_fragment_kernel, LOADED_MATRIX(32, 16, 0) },
-    { load_fragment_kernel, LOADED_MATRIX(16, 16, 32) },
-    { load_fragment_kernel, LOADED_MATRIX(32, 16, 64) },
-    { load_fragment_kernel, LOADED_MATRIX(64, 16, 128) },
+    { load_fragment_kernel, loaded_matrix(32, 16, 0, inside_and_beyond) },
+    { load_fragment_kernel, loaded_matrix(16, 16, 32, inside_and_beyond) },
+    { load_fragment_kernel, loaded_matrix(32, 16, 64, inside_and_beyond) },
+    { load_fragment_kernel, loaded_matrix(64, 16, 128, inside_and_beyond) },
     { load_fragment_kernel,
       { HS_BF16,
         3,
@@ -300,7 +303,7 @@ const Row rows[] = {
         64,
         false,
         5,
-        { { 0, 0, 0 }, { 5, 3, 2 }, { -3, -2, -1 }, { 30, 9, 6 }, { 8, 4, -9 } } } },
+        { { 0, 0, 0 }, { 8, 3, 2 }, { 16, 8, 4 }, { 32, 9, 6 }, { 8, 4, 11 } } } },
     { load_fragment_kernel,
       { HS_BF16,
         4,
@@ -310,11 +313,13 @@ const Row rows[] = {
         128,
         false,
         5,
-        { { 0, 1, 0, 0 }, { 0, 2, 8, 1 }, { 16, 0, -5, 1 }, { -7, 2, 15, 0 }, { 0, 3, 4, 0 } } } },
+        { { 0, 1, 0, 0 }, { 0, 2, 8, 1 }, { 16, 0, 5, 1 }, { 40, 2, 15, 0 }, { 0, 3, 4, 0 } } } },
+    { load_fragment_kernel, loaded_matrix(64, 16, 128, before) },
+    { load_fragment_kernel, loaded_matrix(64, 16, 128, unaligned) },
     { store_fragment_kernel<false>,
-      { HS_F32, 2, { 44, 9 }, 44, { 16, 8 }, 0, true, 4, { { 0, 0 }, { 16, 2 }, { 40, -3 }, { -4, 8 } } } },
+      { HS_F32, 2, { 44, 9 }, 44, { 16, 8 }, 0, true, 4, { { 0, 0 }, { 16, 2 }, { 40, 5 }, { 0, 8 } } } },
     { store_fragment_kernel<false>,
-      { HS_BF16, 2, { 70, 21 }, 72, { 64, 16 }, 128, true, 4, { { 8, -9 }, { -62, 2 }, { 5, 18 }, { 100, 3 } } } },
+      { HS_BF16, 2, { 70, 21 }, 72, { 64, 16 }, 128, true, 4, { { 0, 0 }, { 64, 3 }, { 0, 18 }, { 72, 3 } } } },
     { store_fragment_kernel<false>,
       { HS_BF16,
         4,
@@ -324,9 +329,9 @@ const Row rows[] = {
         128,
         true,
         4,
-        { { 0, 0, 0, 0 }, { 0, 2, 8, 1 }, { 16, 1, -4, 0 }, { 0, 3, 0, 1 } } } },
+        { { 0, 0, 0, 0 }, { 0, 2, 8, 1 }, { 16, 1, 4, 0 }, { 0, 3, 0, 1 } } } },
     { store_fragment_kernel<true>,
-      { HS_F32, 2, { 44, 9 }, 44, { 16, 8 }, 0, true, 4, { { 0, 0 }, { 8, 2 }, { 40, -3 }, { -4, 5 } } } },
+      { HS_F32, 2, { 44, 9 }, 44, { 16, 8 }, 0, true, 4, { { 0, 0 }, { 8, 2 }, { 40, 5 }, { 4, 5 } } } },
     { multicast_fragment_kernel, { HS_BF16, 2, { 70, 21 }, 72, { 64, 8 }, 128, false, 0, {} } },
     { ring_fragment_kernel, { HS_BF16, 2, { 64, 224 }, 64, { 64, 8 }, 128, false, 0, {} } },
     { parity_fragment_kernel, {} },

@@ -215,6 +215,11 @@ void emulated_tensor_store(uint32_t source, const TensorMap *map, const int *pla
     check_open(what, site);
     const Tile tile = tile_at(what, source, map, place, site);
     char *shared = shared_pointer(source, tile_bytes(tile), 128, what);
+    /* CUDA Programming Guide, "Tensor Memory Access": tiles that are written begin at no negative index. */
+    for (int d = 0; d < tile.map.rank; d++)
+        if (place[d] < 0)
+            fault("%s (%s:%d): it begins at %d of dimension %d, before the tensor", what, site.file, site.line,
+                  place[d], d);
     if (add && tile.map.element_bytes != 4)
         fault("%s (%s:%d): adds elements of %d bytes; only f32 is emulated", what, site.file, site.line,
               tile.map.element_bytes);

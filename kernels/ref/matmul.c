@@ -145,8 +145,9 @@ HsStatus hs_ref_matmul(HsContext *context, const HsMatmulArgs *given)
     const int64_t depth = args->a.values.shape[args->transpose_a ? 0 : 1];
     const HsFactor from_a = { &args->a.values, NULL, hs_codes_of(&args->a) },
                    from_b = { &args->b.values, hs_nf4_of(&args->b), hs_codes_of(&args->b) };
-    HsSumTile a, b, sum;
+#pragma omp parallel for schedule(static) if ((double)rows * (double)columns * (double)depth > 0x1p20)
     for (int64_t row = 0; row < rows; row += TILE) {
+        HsSumTile a, b, sum;
         for (int64_t column = 0; column < columns; column += TILE) {
             for (int64_t r = 0; r < TILE; r++)
                 for (int64_t c = 0; c < TILE; c++)

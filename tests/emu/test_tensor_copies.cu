@@ -152,7 +152,7 @@ static bool more_dimensions()
 }
 
 /* Every thread writes its part of a tile, one thread stores it, and all write the next. */
-enum StoreBug { STORES, NO_BARRIER, NO_STORE_WAIT, NO_WAIT_AT_END };
+enum StoreBug { STORES, NO_BARRIER, NO_STORE_WAIT, NO_WAIT_AT_END, BEFORE_THE_TENSOR };
 
 template <StoreBug bug> static __global__ void store_kernel(const TensorMap map, bool add, int tiles)
 {
@@ -167,7 +167,7 @@ template <StoreBug bug> static __global__ void store_kernel(const TensorMap map,
             if (add)
                 ptx::add_tile(ptx::shared_address(tile), &map, k * 16, 2);
             else
-                ptx::store_tile(ptx::shared_address(tile), &map, k * 16, 2);
+                ptx::store_tile(ptx::shared_address(tile), &map, k * 16, bug == BEFORE_THE_TENSOR ? -2 : 2);
             ptx::store_tile_commit();
             if (bug != NO_STORE_WAIT && (bug != NO_WAIT_AT_END || k + 1 < tiles))
                 ptx::store_tile_wait<0>();
@@ -246,5 +246,8 @@ int main()
     test::finds(
         "the end before the store has read", "has still to read shared memory", [] { return stores<STORES>(false); },
         [] { return stores<NO_WAIT_AT_END>(false); });
+    test::finds(
+        "a store from before the tensor", "before the tensor", [] { return stores<STORES>(false); },
+        [] { return stores<BEFORE_THE_TENSOR>(false); });
     return test::result();
 }

@@ -76,13 +76,14 @@ HS_DEVICE float decode_f16(uint16_t bits)
 #endif
 }
 
-/* f32 to tf32 (10 mantissa bits), to nearest, ties away from zero, as mma's tf32 operands want it. */
+/* f32 to tf32 (10 mantissa bits), to nearest, ties away from zero, as mma's tf32 operands want it.  A NaN loses the low
+ * bits of its payload, on an H200 too: one that has no others becomes infinity, which no arithmetic makes. */
 HS_DEVICE uint32_t encode_tf32(float value)
 {
 #if defined(HS_EMU) || defined(__HIP__)
     uint32_t bits = __float_as_uint(value);
     if ((bits & 0x7f800000u) == 0x7f800000u)
-        return (bits & 0x007fffffu) != 0 ? 0x7fffffffu : bits;
+        return bits & 0xffffe000u;
     return (bits + 0x1000u) & 0xffffe000u;
 #else
     uint32_t bits;
