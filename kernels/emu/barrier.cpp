@@ -12,16 +12,17 @@ namespace hs_emu
 namespace emulator
 {
 
-/* All `count` threads must arrive, at the same place of the source: CUDA demands that its condition be the same for
- * all, and a thread that has returned can arrive no more.  Returns the votes. */
+/* All `count` threads must arrive, at the same place of the source and in the same instance of a template: CUDA demands
+ * that its condition be the same for all, and a thread that has returned can arrive no more.  Returns the votes. */
 static int arrive_and_wait(Barrier &barrier, int count, const char *kind, int predicate, Site site)
 {
     if (barrier.arrived == 0) {
         barrier.kind = kind;
         barrier.site = site;
-    } else if (barrier.kind != kind || barrier.site.line != site.line) {
-        fault("divergent barriers: this thread is at %s (%s:%d), others wait at %s (%s:%d)", kind, site.file, site.line,
-              barrier.kind, barrier.site.file, barrier.site.line);
+    } else if (barrier.kind != kind || !(barrier.site == site)) {
+        fault("divergent barriers: this thread is at %s (%s:%d, in %s), others wait at %s (%s:%d, in %s)", kind,
+              site.file, site.line, site.function, barrier.kind, barrier.site.file, barrier.site.line,
+              barrier.site.function);
     }
     barrier.votes += predicate != 0;
     if (++barrier.arrived == count) {

@@ -43,9 +43,11 @@ void meet(const char *kind, unsigned mask, Site site, Perform perform)
     if (index == warp.meeting_count) {
         meeting = Meeting{ kind, mask, 0, site, perform };
         warp.meeting_count++;
-    } else if (meeting.kind != kind) {
-        fault("divergent collectives: lane %d is at %s (%s:%d), other lanes of mask %08x wait at %s (%s:%d)",
-              thread.lane, kind, site.file, site.line, mask, meeting.kind, meeting.site.file, meeting.site.line);
+    } else if (meeting.kind != kind || !(meeting.site == site)) {
+        fault("divergent collectives: lane %d is at %s (%s:%d, in %s), other lanes of mask %08x wait at %s (%s:%d, in "
+              "%s)",
+              thread.lane, kind, site.file, site.line, site.function, mask, meeting.kind, meeting.site.file,
+              meeting.site.line, meeting.site.function);
     }
     thread.waits_for = kind;
     thread.site = site;

@@ -77,11 +77,16 @@ namespace emulator
 
 /* A place in the source, for reports.  As a default argument, here() is the place of the call. */
 struct Site {
-    const char *file;
+    const char *file, *function; /* the function with its template's arguments: each instance is code apart on a GPU */
     int line;
-    static constexpr Site here(const char *file = __builtin_FILE(), int line = __builtin_LINE())
+    static constexpr Site here(const char *file = __builtin_FILE(), const char *function = __builtin_FUNCTION(),
+                               int line = __builtin_LINE())
     {
-        return Site{ file, line };
+        return Site{ file, function, line };
+    }
+    bool operator==(const Site &other) const
+    {
+        return line == other.line && (function == other.function || strcmp(function, other.function) == 0);
     }
 };
 

@@ -169,7 +169,23 @@ template <bool exchanged> static bool fragment()
 }
 
 /* Threads that part company.  The flags make each kernel a different mistake. */
-enum Parting { TOGETHER, OTHER_BARRIER, RETURNED, OTHER_COLLECTIVE, MISSING_LANE, NOT_IN_MASK, READS_OUTSIDER };
+enum Parting {
+    TOGETHER,
+    OTHER_BARRIER,
+    RETURNED,
+    OTHER_COLLECTIVE,
+    OTHER_INSTANCE,
+    MISSING_LANE,
+    NOT_IN_MASK,
+    READS_OUTSIDER
+};
+
+template <bool whole> __device__ int vote_and_wait()
+{
+    const unsigned votes = __ballot_sync(0xffffffffu, whole);
+    __syncthreads();
+    return (int)votes;
+}
 
 template <Parting parting> __global__ void parting_kernel(int *y)
 {
@@ -183,6 +199,8 @@ template <Parting parting> __global__ void parting_kernel(int *y)
     } else {
         __syncthreads();
     }
+    if (parting == OTHER_INSTANCE) /* a function that meets, in two branches of a warp */
+        value += lane < 16 ? vote_and_wait<true>() : vote_and_wait<false>();
     if (parting == OTHER_COLLECTIVE && lane < 16)
         value += __any_sync(0xffffffffu, 1);
     else if (parting == MISSING_LANE ? lane != 7 : true)
@@ -229,6 +247,7 @@ int main()
     test::finds("divergent barriers", "divergent barriers", part<TOGETHER>, part<OTHER_BARRIER>);
     test::finds("a barrier after some returned", "returned", part<TOGETHER>, part<RETURNED>);
     test::finds("divergent collectives", "divergent collectives", part<TOGETHER>, part<OTHER_COLLECTIVE>);
+    test::finds("divergent instances", "divergent collectives", part<TOGETHER>, part<OTHER_INSTANCE>);
     test::finds("deadlock", "deadlock: no thread can continue", part<TOGETHER>, part<MISSING_LANE>);
     test::finds("lane outside its mask", "does not name the calling lane", part<TOGETHER>, part<NOT_IN_MASK>);
     test::finds("shuffle from outside the mask", "does not take part", part<TOGETHER>, part<READS_OUTSIDER>);
