@@ -11,11 +11,17 @@
 #define HS_OPTIMIZERS(X) \
     X(ADAMW, "adamw") X(ADAMW8BIT, "adamw8bit") X(ADAMWFP8, "adamwfp8") X(SGD, "sgd") X(MUON, "muon")
 
+/* muon.polynomial: HS_MUON_identifier (update.h), rows in muon.c */
+#define HS_MUON_POLYNOMIALS(X) X(NEWTON_SCHULZ, "newton-schulz") X(POLAR_EXPRESS, "polar-express")
+
 /* memory.offload: HS_OFFLOAD_identifier (update.h) */
 #define HS_OFFLOAD_LEVELS(X) X(NONE, "none") X(OPTIMIZER, "optimizer") X(GRADIENTS, "gradients") X(WEIGHTS, "weights")
 
 /* schedule.kind: identifier_shape in schedule.c */
 #define HS_SCHEDULES(X) X(constant, "constant") X(linear, "linear") X(cosine, "cosine") X(wsd, "wsd")
+
+/* schedule.wsd_shape: identifier_decay in schedule.c */
+#define HS_DECAY_SHAPES(X) X(sqrt, "sqrt") X(linear, "linear") X(cosine, "cosine")
 
 /* continual.strategy: hs_strategy_identifier in a file of continual/ (none, joint, er: continual.c), in the order in which
  * those of a run act */

@@ -6,7 +6,9 @@
  *     X = u / (|u|_F + 1e-7);   `steps` times:  A = X X^T,  B = c1 A + c2 A^2,  X = c0 X + B X
  *     p -= lr (wd p + 0.2 sqrt(max(rows, columns)) X)
  *
- * The polynomial c0 x + c1 x^3 + c2 x^5 takes every singular value in (0, 1] to about 0.7 .. 1.2 in five steps.  A tall
+ * The polynomial c0 x + c1 x^3 + c2 x^5 is the same in every step (newton-schulz), and takes singular values from 0.01 to
+ * 1 to 0.68 .. 1.13 in five; or the best for what the steps before leave (polar-express, Amsel et al. 2025, arXiv
+ * 2505.16932, algorithm 1), and takes those from 0.001 on to 0.84 .. 1.15.  More than five steps repeat the last one.  A tall
  * matrix is iterated from its other side, X = c0 X + X (c1 A + c2 A^2) with A = X^T X, which is the same in smaller
  * products.  Operands are rounded to the mode's product format, sums are f32.
  *
@@ -21,7 +23,24 @@
 #include "kernels/base/size.h"
 #include "optim/rules.h"
 
-static const double coefficients[3] = { 3.4445, -4.7750, 2.0315 };
+enum { POLYNOMIALS = 5 };
+
+/* Those of polar-express were made for singular values from 0.001 to 1, and hold up to 1.01.  Roundings to 16 bits may leave
+ * more than that: the first one divides by 1.02, as nanochat does. */
+#define MARGIN 1.02
+static const double coefficients[HS_MUON_POLYNOMIAL_COUNT][POLYNOMIALS][3] = {
+    [HS_MUON_NEWTON_SCHULZ] = { { 3.4445, -4.7750, 2.0315 },
+                                { 3.4445, -4.7750, 2.0315 },
+                                { 3.4445, -4.7750, 2.0315 },
+                                { 3.4445, -4.7750, 2.0315 },
+                                { 3.4445, -4.7750, 2.0315 } },
+    [HS_MUON_POLAR_EXPRESS] = { { 8.156554524902461 / MARGIN, -22.48329292557795 / (MARGIN * MARGIN * MARGIN),
+                                  15.878769915207462 / (MARGIN * MARGIN * MARGIN * MARGIN * MARGIN) },
+                                { 4.042929935166739, -2.808917465908714, 0.5000178451051316 },
+                                { 3.8916678022926607, -2.772484153217685, 0.5060648178503393 },
+                                { 3.285753657755655, -2.3681294933425376, 0.46449024233003106 },
+                                { 2.3465413258596377, -1.7097828382687081, 0.42323551169305323 } },
+};
 static const float norm_epsilon = 1e-7f;
 enum { MOST_PARTS = 8 };
 
@@ -106,9 +125,9 @@ static HsTensor part_of(const HsTensor *whole, int64_t first_row, int64_t rows)
     return part;
 }
 
-/* next = scale (c0 x + B x), or with x B for a tall one. */
-static HsStatus iterate(HsContext *context, const HsMuonConfig *muon, const Scratch *scratch, const HsTensor *x,
-                        const HsTensor *next, double scale)
+/* next = scale (c[0] x + B x), or with x B for a tall one. */
+static HsStatus iterate(HsContext *context, const HsMuonConfig *muon, const Scratch *scratch, const double *c,
+                        const HsTensor *x, const HsTensor *next, double scale)
 {
     const bool tall = x->shape[0] > x->shape[1];
     const int64_t side = tall ? x->shape[1] : x->shape[0];
@@ -119,13 +138,13 @@ static HsStatus iterate(HsContext *context, const HsMuonConfig *muon, const Scra
                                    .b.values = *x,
                                    .transpose_a = tall,
                                    .transpose_b = !tall,
-                                   .alpha = (float)coefficients[1],
+                                   .alpha = (float)c[1],
                                    .policy = muon->policy,
                                    .c = gram };
     HS_TRY(hs_op_matmul(context, &gram_of));
     const HsMatmulArgs square = { .a.values = gram,
                                   .b.values = gram,
-                                  .alpha = (float)(coefficients[2] / (coefficients[1] * coefficients[1])),
+                                  .alpha = (float)(c[2] / (c[1] * c[1])),
                                   .policy = muon->policy,
                                   .addend = gram,
                                   .c = polynomial };
@@ -136,9 +155,8 @@ static HsStatus iterate(HsContext *context, const HsMuonConfig *muon, const Scra
                                  .policy = muon->policy,
                                  .c = *next };
     HS_TRY(hs_op_matmul(context, &apply));
-    return hs_op_combine(
-        context,
-        &(HsCombineArgs){ .x = *x, .y = *next, .alpha = (float)(scale * coefficients[0]), .beta = (float)scale });
+    return hs_op_combine(context,
+                         &(HsCombineArgs){ .x = *x, .y = *next, .alpha = (float)(scale * c[0]), .beta = (float)scale });
 }
 
 /* Every matrix of the stack on its own; the result is in x[steps % 2]. */
@@ -166,7 +184,8 @@ static HsStatus orthogonalize(HsContext *context, const HsMuonConfig *muon, cons
         for (int64_t step = 0; step < muon->steps; step++) {
             const HsTensor x = part_of(&scratch->x[step % 2], row, rows);
             const HsTensor next = part_of(&scratch->x[(step + 1) % 2], row, rows);
-            HS_TRY(iterate(context, muon, scratch, &x, &next, step + 1 < muon->steps ? 1.0 : size));
+            const double *c = coefficients[muon->polynomial][step < POLYNOMIALS ? step : POLYNOMIALS - 1];
+            HS_TRY(iterate(context, muon, scratch, c, &x, &next, step + 1 < muon->steps ? 1.0 : size));
         }
     }
     return HS_OK;

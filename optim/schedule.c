@@ -10,46 +10,85 @@
 #include <math.h>
 #include <string.h>
 
-static double constant_shape(double progress, double wsd_decay_fraction)
+/* Haegele et al. 2024, section 3. */
+static double sqrt_decay(double x)
 {
-    (void)progress;
-    (void)wsd_decay_fraction;
-    return 1.0;
+    return 1.0 - sqrt(x);
 }
 
-static double linear_shape(double progress, double wsd_decay_fraction)
+static double linear_decay(double x)
 {
-    (void)wsd_decay_fraction;
-    return 1.0 - progress;
+    return 1.0 - x;
 }
 
 /* Half a cosine wave (Loshchilov & Hutter 2017, eq. 5, without restarts). */
-static double cosine_shape(double progress, double wsd_decay_fraction)
+static double cosine_decay(double x)
 {
-    (void)wsd_decay_fraction;
-    return 0.5 * (1.0 + cos(3.141592653589793 * progress));
+    return 0.5 * (1.0 + cos(3.141592653589793 * x));
 }
 
-/* Warm-up, stable, decay (Haegele et al. 2024, section 3): flat, then 1 - sqrt over the last part. */
-static double wsd_shape(double progress, double wsd_decay_fraction)
+static double constant_shape(double progress, double wsd_decay_fraction, double (*decay)(double x))
+{
+    (void)progress;
+    (void)wsd_decay_fraction;
+    (void)decay;
+    return 1.0;
+}
+
+static double linear_shape(double progress, double wsd_decay_fraction, double (*decay)(double x))
+{
+    (void)wsd_decay_fraction;
+    (void)decay;
+    return linear_decay(progress);
+}
+
+static double cosine_shape(double progress, double wsd_decay_fraction, double (*decay)(double x))
+{
+    (void)wsd_decay_fraction;
+    (void)decay;
+    return cosine_decay(progress);
+}
+
+/* Warm-up, stable, decay: flat, then down over the last part. */
+static double wsd_shape(double progress, double wsd_decay_fraction, double (*decay)(double x))
 {
     double start = 1.0 - wsd_decay_fraction;
     if (progress <= start && progress < 1.0)
         return 1.0;
-    return wsd_decay_fraction > 0 ? 1.0 - sqrt((progress - start) / wsd_decay_fraction) : 0.0;
+    return wsd_decay_fraction > 0 ? decay((progress - start) / wsd_decay_fraction) : 0.0;
 }
 
 #define ROW(identifier, word) { word, identifier##_shape },
 static const struct {
     const char *kind;
-    double (*shape)(double progress, double wsd_decay_fraction);
+    double (*shape)(double progress, double wsd_decay_fraction, double (*decay)(double x));
 } rows[] = { HS_SCHEDULES(ROW) };
+#undef ROW
+
+#define ROW(identifier, word) { word, identifier##_decay },
+static const struct {
+    const char *shape;
+    double (*decay)(double x);
+} decays[] = { HS_DECAY_SHAPES(ROW) };
+#undef ROW
+
+HsStatus hs_schedule_set_decay(HsSchedule *schedule, const char *shape)
+{
+    for (size_t i = 0; i < sizeof decays / sizeof decays[0]; i++)
+        if (strcmp(shape, decays[i].shape) == 0) {
+            schedule->decay = decays[i].decay;
+            return HS_OK;
+        }
+    return hs_fail(HS_ECONFIG, "schedule.wsd_shape must be one of %s (got %s)", HS_WORDS_LISTED(HS_DECAY_SHAPES),
+                   shape);
+}
 
 HsStatus hs_schedule_init(HsSchedule *schedule, const char *kind, double peak, double minimum, int64_t warmup_steps,
                           int64_t decay_steps, double wsd_decay_fraction)
 {
     *schedule = (HsSchedule){ .peak = peak,
                               .minimum = minimum,
+                              .decay = sqrt_decay,
                               .wsd_decay_fraction = wsd_decay_fraction,
                               .warmup_steps = warmup_steps,
                               .decay_steps = decay_steps };
@@ -83,6 +122,6 @@ double hs_schedule_rate(const HsSchedule *schedule, int64_t applied_steps)
         /* The fraction is given of the whole run; the shape wants it of the part after the warm-up. */
         fraction = fmin(schedule->wsd_decay_fraction * (double)schedule->decay_steps / length, 1.0);
     }
-    double share = schedule->shape(progress, fraction);
+    double share = schedule->shape(progress, fraction, schedule->decay);
     return schedule->minimum + share * (schedule->peak - schedule->minimum);
 }

@@ -2,7 +2,7 @@
  *
  * Learning rate as a pure function of the number of applied optimizer steps.
  *   warm-up: start + (peak - start) * (step + 1) / warmup;  then constant | linear | cosine | wsd
- *   (wsd: min + (1 - sqrt(x)) (peak - min) over the last wsd_decay_fraction; Haegele et al. 2024).
+ *   (wsd: flat, then down over the last wsd_decay_fraction: by 1 - sqrt(x), Haegele et al. 2024, a line or half a cosine).
  */
 #ifndef HS_OPTIM_SCHEDULE_H
 #define HS_OPTIM_SCHEDULE_H
@@ -12,7 +12,9 @@
 #include "kernels/base/status.h"
 
 typedef struct HsSchedule {
-    double (*shape)(double progress, double wsd_decay_fraction); /* share of (peak - min); NULL-free row of the table */
+    /* Shares of (peak - min), rows of the tables: at `progress` after the warm-up, and of wsd at x of its decay. */
+    double (*shape)(double progress, double wsd_decay_fraction, double (*decay)(double x));
+    double (*decay)(double x);
     double peak, minimum, wsd_decay_fraction;
     double warmup_start;               /* the warm-up begins above this rate; 0 unless the caller says otherwise */
     int64_t warmup_steps, decay_steps; /* decay_steps counts from step 0, warm-up included */
@@ -21,6 +23,8 @@ typedef struct HsSchedule {
 /* kind: "constant" | "linear" | "cosine" | "wsd"; errors: HS_ECONFIG */
 HsStatus hs_schedule_init(HsSchedule *schedule, const char *kind, double peak, double minimum, int64_t warmup_steps,
                           int64_t decay_steps, double wsd_decay_fraction);
+/* How wsd comes down: "sqrt" (as hs_schedule_init has it) | "linear" | "cosine"; errors: HS_ECONFIG */
+HsStatus hs_schedule_set_decay(HsSchedule *schedule, const char *shape);
 double hs_schedule_rate(const HsSchedule *schedule, int64_t applied_steps);
 
 #endif

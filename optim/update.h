@@ -91,10 +91,15 @@ HsStatus hs_span_share_values(const HsSpanShare *share, HsStream *stream, double
  * shorter state has one element a HS_DYNAMIC_BLOCK: parts begin where blocks do.  Parts have no packed layouts. */
 HsSpan hs_span_cut(const HsSpan *whole, int64_t first, int64_t count);
 
+#define HS_MUON_POLYNOMIAL(identifier, name) HS_MUON_##identifier,
+typedef enum HsMuonPolynomial { HS_MUON_POLYNOMIALS(HS_MUON_POLYNOMIAL) HS_MUON_POLYNOMIAL_COUNT } HsMuonPolynomial;
+#undef HS_MUON_POLYNOMIAL
+
 typedef struct HsMuonConfig {
     double momentum;
     bool nesterov;
-    int64_t steps;   /* of Newton and Schulz's iteration */
+    HsMuonPolynomial polynomial;
+    int64_t steps;   /* of the iteration */
     HsDtype product; /* format of its operands */
     HsProductPolicy policy;
 } HsMuonConfig;

@@ -350,10 +350,13 @@ enum { HS_MOST_LAYERS = 1024 };
 
 /* Jordan et al. 2024 (kellerjordan.github.io/posts/muon); the step's size: Liu et al. 2025, "Muon is scalable for LLM
  * training", eq. 4. */
-#define HS_KEYS_MUON(X, S)                                                                      \
-    X(S, REAL, FIXED, momentum, 0.95, 0, 0.9999999, NULL, "", "of the gradients' running mean") \
-    X(S, BOOL, FIXED, nesterov, true, 0, 1, NULL, "", "mix the newest gradient in once more")   \
-    X(S, INT, FIXED, steps, 5, 1, 50, NULL, "iterations", "Newton-Schulz iterations that make the momentum orthogonal")
+#define HS_KEYS_MUON(X, S)                                                                                            \
+    X(S, REAL, FIXED, momentum, 0.95, 0, 0.9999999, NULL, "", "of the gradients' running mean")                       \
+    X(S, BOOL, FIXED, nesterov, true, 0, 1, NULL, "", "mix the newest gradient in once more")                         \
+    X(S, STRING, FIXED, polynomial, "newton-schulz", 0, 0, HS_WORDS(HS_MUON_POLYNOMIALS), "",                         \
+      "what makes the momentum orthogonal; newton-schulz: singular values from 0.01 of the norm on end between 0.68 " \
+      "and 1.13; polar-express: those from 0.001 on between 0.84 and 1.15, at the same cost")                         \
+    X(S, INT, FIXED, steps, 5, 1, 50, NULL, "iterations", "of the polynomial")
 
 /* One entry of optimizer.groups. */
 #define HS_KEYS_GROUP(X, S)                                                                                        \
@@ -366,13 +369,15 @@ enum { HS_MOST_LAYERS = 1024 };
     X(S, STRING, FIXED, kind, "inherit", 0, 0, "inherit" HS_WORDS_AFTER(HS_OPTIMIZERS), "",                        \
       "its own update rule; inherit: optimizer.kind")
 
-#define HS_KEYS_SCHEDULE(X, S)                                                                        \
-    X(S, STRING, FUTURE, kind, "cosine", 0, 0, HS_WORDS(HS_SCHEDULES), "", "shape after the warm-up") \
-    X(S, INT, FUTURE, warmup_steps, 0, 0, HS_NO_BOUND, NULL, "optimizer steps", "linear from 0")      \
-    X(S, INT, FUTURE, decay_steps, 0, 0, HS_NO_BOUND, NULL, "optimizer steps",                        \
-      "where the decay ends; 0: at the last step")                                                    \
-    X(S, REAL, FUTURE, min_learning_rate, 0, 0, 1000, NULL, "", "where the decay ends")               \
-    X(S, REAL, FUTURE, wsd_decay_fraction, 0.2, 0, 1, NULL, "fraction", "wsd: the last part, in which the rate falls")
+#define HS_KEYS_SCHEDULE(X, S)                                                                                         \
+    X(S, STRING, FUTURE, kind, "cosine", 0, 0, HS_WORDS(HS_SCHEDULES), "", "shape after the warm-up")                  \
+    X(S, INT, FUTURE, warmup_steps, 0, 0, HS_NO_BOUND, NULL, "optimizer steps", "linear from 0")                       \
+    X(S, INT, FUTURE, decay_steps, 0, 0, HS_NO_BOUND, NULL, "optimizer steps",                                         \
+      "where the decay ends; 0: at the last step")                                                                     \
+    X(S, REAL, FUTURE, min_learning_rate, 0, 0, 1000, NULL, "", "where the decay ends")                                \
+    X(S, REAL, FUTURE, wsd_decay_fraction, 0.2, 0, 1, NULL, "fraction", "wsd: the last part, in which the rate falls") \
+    X(S, STRING, FUTURE, wsd_shape, "sqrt", 0, 0, HS_WORDS(HS_DECAY_SHAPES), "",                                       \
+      "how wsd's rate falls, x going from 0 to 1; sqrt: as 1 - sqrt(x); linear: as 1 - x; cosine: as half a wave")
 
 #define HS_KEYS_MEMORY(X, S)                                                                                           \
     X(S, STRING, FREE, recompute, "none", 0, 0, HS_WORDS(HS_RECOMPUTE_POLICIES), "",                                   \

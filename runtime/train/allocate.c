@@ -39,6 +39,8 @@ static HsStatus optimizer_config(const HsConfig *config, const HsPrecision *prec
         .moments = hs_is(config->optimizer.moments, "bf16") ? HS_BF16 : HS_F32,
         .muon = { .momentum = config->muon.momentum,
                   .nesterov = config->muon.nesterov,
+                  .polynomial =
+                      hs_is(config->muon.polynomial, "polar-express") ? HS_MUON_POLAR_EXPRESS : HS_MUON_NEWTON_SCHULZ,
                   .steps = config->muon.steps,
                   .product = precision->weight,
                   .policy = precision->forward },

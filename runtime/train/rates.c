@@ -103,6 +103,7 @@ HsStatus hs_training_set_schedule(HsTraining *training)
     else
         HS_TRY(hs_schedule_init(schedule, config->schedule.kind, peak, config->schedule.min_learning_rate, warmup,
                                 decay, config->schedule.wsd_decay_fraction));
+    HS_TRY(hs_schedule_set_decay(schedule, config->schedule.wsd_shape));
     if (rewarm) /* from where the last task's decay ended */
         schedule->warmup_start = config->schedule.min_learning_rate;
     return HS_OK;

@@ -21,7 +21,8 @@ static bool warn_phase(const HsConfig *config, const char *what, int64_t length,
     const bool decays = decay > 0 && !hs_is(config->schedule.kind, "constant");
     HsSchedule schedule;
     if (hs_schedule_init(&schedule, config->schedule.kind, peak, low, warmup, decay > 0 ? decay : length,
-                         config->schedule.wsd_decay_fraction) != HS_OK)
+                         config->schedule.wsd_decay_fraction) != HS_OK ||
+        hs_schedule_set_decay(&schedule, config->schedule.wsd_shape) != HS_OK)
         return false; /* the task's begin says why */
     const double last = hs_schedule_rate(&schedule, length - 1);
     if (warmup > length)
@@ -73,6 +74,7 @@ static void warn_unread(const HsTraining *training)
         { "schedule.min_learning_rate", "schedule.kind linear, cosine or wsd",
           constant && config->schedule.min_learning_rate > 0 },
         { "schedule.wsd_decay_fraction", "schedule.kind wsd", !wsd && config->schedule.wsd_decay_fraction != 0.2 },
+        { "schedule.wsd_shape", "schedule.kind wsd", !wsd && !infinite && !hs_is(config->schedule.wsd_shape, "sqrt") },
         { "schedule.decay_steps", "another continual.schedule than infinite",
           infinite && config->schedule.decay_steps > 0 },
         { "continual.rewarm_fraction", "continual.schedule rewarm or infinite",

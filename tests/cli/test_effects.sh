@@ -96,6 +96,7 @@ warns "schedule.decay_steps is 3 and the run has 5 steps: the learning rate of t
 warns "schedule.decay_steps has no effect: it needs schedule.kind linear, cosine or wsd" schedule.kind=constant schedule.decay_steps=3
 warns "schedule.min_learning_rate has no effect" schedule.kind=constant schedule.min_learning_rate=1e-5
 warns "schedule.wsd_decay_fraction has no effect: it needs schedule.kind wsd" schedule.wsd_decay_fraction=0.5
+warns "schedule.wsd_shape has no effect: it needs schedule.kind wsd" schedule.wsd_shape=linear
 warns "continual.rewarm_fraction has no effect: it needs continual.schedule rewarm or infinite" continual.rewarm_fraction=0.5
 warns "logging.trace is 9 and the run has 5 steps: nothing is traced" logging.trace=9-10
 warns "evaluation.all_tasks_every is 9 and the run has 5 steps" evaluation.all_tasks_every=9

@@ -127,8 +127,16 @@ static void add_product(bool narrow, double *sum, double a, double b)
     *sum = rounded(narrow, *sum + rounded(narrow, a * b));
 }
 
+/* Jordan et al. 2024; Amsel et al. 2025 (arXiv 2505.16932), for a norm of at most 1.02. */
+static const double newton_schulz[3] = { 3.4445, -4.7750, 2.0315 };
+static const double polar_express[5][3] = { { 8.156554524902461, -22.48329292557795, 15.878769915207462 },
+                                            { 4.042929935166739, -2.808917465908714, 0.5000178451051316 },
+                                            { 3.8916678022926607, -2.772484153217685, 0.5060648178503393 },
+                                            { 3.285753657755655, -2.3681294933425376, 0.46449024233003106 },
+                                            { 2.3465413258596377, -1.7097828382687081, 0.42323551169305323 } };
+
 /* x [rows, columns], wide or square. */
-static void iterate_exactly(bool narrow, double *x, int64_t rows, int64_t columns)
+static void iterate_exactly(bool narrow, const double *c, double *x, int64_t rows, int64_t columns)
 {
     static double a[MOST], b[MOST], next[MOST];
     for (int64_t i = 0; i < rows; i++)
@@ -142,12 +150,12 @@ static void iterate_exactly(bool narrow, double *x, int64_t rows, int64_t column
             double square = 0;
             for (int64_t k = 0; k < rows; k++)
                 add_product(narrow, &square, a[i * rows + k], a[k * rows + j]);
-            b[i * rows + j] = rounded(narrow, -4.7750 * a[i * rows + j]);
-            add_product(narrow, &b[i * rows + j], 2.0315, square);
+            b[i * rows + j] = rounded(narrow, c[1] * a[i * rows + j]);
+            add_product(narrow, &b[i * rows + j], c[2], square);
         }
     for (int64_t i = 0; i < rows; i++)
         for (int64_t j = 0; j < columns; j++) {
-            next[i * columns + j] = rounded(narrow, 3.4445 * x[i * columns + j]);
+            next[i * columns + j] = rounded(narrow, c[0] * x[i * columns + j]);
             for (int64_t k = 0; k < rows; k++)
                 add_product(narrow, &next[i * columns + j], b[i * rows + k], x[k * columns + j]);
         }
@@ -160,8 +168,9 @@ static double *element(double *u, int64_t rows, int64_t columns, int64_t i, int6
     return rows > columns ? &u[j * rows + i] : &u[i * columns + j];
 }
 
-static void step_exactly(const Matrix *matrix, uint32_t number_of_step, bool narrow)
+static void step_exactly(const Matrix *matrix, const HsMuonConfig *muon, uint32_t number_of_step, bool narrow)
 {
+    const bool polar = muon->polynomial == HS_MUON_POLAR_EXPRESS;
     static double x[MOST];
     const int64_t columns = matrix->columns;
     double *m = narrow ? f.narrow_m : f.m, *p = narrow ? f.narrow_p : f.p;
@@ -178,9 +187,10 @@ static void step_exactly(const Matrix *matrix, uint32_t number_of_step, bool nar
                 squares += u * u;
             }
         for (int64_t i = 0; i < rows * columns; i++)
-            x[i] = rounded(narrow, x[i] / (sqrt(squares) + 1e-7));
-        for (int n = 0; n < 5; n++)
-            iterate_exactly(narrow, x, rows < columns ? rows : columns, rows < columns ? columns : rows);
+            x[i] = rounded(narrow, x[i] / (sqrt(squares) + 1e-7) / (polar ? 1.02 : 1.0));
+        for (int n = 0; n < muon->steps; n++)
+            iterate_exactly(narrow, polar ? polar_express[n < 5 ? n : 4] : newton_schulz, x,
+                            rows < columns ? rows : columns, rows < columns ? columns : rows);
         const double size = 0.2 * sqrt((double)(rows > columns ? rows : columns));
         for (int64_t i = 0; i < rows; i++)
             for (int64_t j = 0; j < columns; j++) {
@@ -198,15 +208,18 @@ static const HsBackend *cpu(void)
     return backend;
 }
 
-static void compare(const HsBackend *backend)
+static void compare(const HsBackend *backend, HsMuonPolynomial polynomial, int64_t steps)
 {
+    HsOptimizerConfig config = plain;
+    config.muon.polynomial = polynomial;
+    config.muon.steps = steps;
     for (int m = 0; m < MATRICES; m++) {
         double worst = 0, bound = 0, moved = 0;
-        set_up(&matrices[m], &plain, HS_F32, backend);
+        set_up(&matrices[m], &config, HS_F32, backend);
         for (uint32_t n = 0; n < 3; n++) {
             step(n, 0);
-            step_exactly(&matrices[m], n, false);
-            step_exactly(&matrices[m], n, true);
+            step_exactly(&matrices[m], &config.muon, n, false);
+            step_exactly(&matrices[m], &config.muon, n, true);
         }
         for (int64_t i = 0; i < f.span.count; i++) {
             worst = fmax(worst, fabs((double)f.weight32[i] - f.p[i]));
@@ -222,12 +235,16 @@ static void compare(const HsBackend *backend)
 
 Test(muon, equals_the_step_in_double)
 {
-    compare(hs_backend_ref());
-    compare(cpu());
+    for (int polynomial = 0; polynomial < HS_MUON_POLYNOMIAL_COUNT; polynomial++) {
+        compare(hs_backend_ref(), (HsMuonPolynomial)polynomial, 5);
+        compare(cpu(), (HsMuonPolynomial)polynomial, 5);
+    }
+    compare(cpu(), HS_MUON_POLAR_EXPRESS, 3);
+    compare(cpu(), HS_MUON_POLAR_EXPRESS, 7);
 }
 
-/* The polynomial's band: five steps take (0, 1] into about 0.68 .. 1.13 (Jordan et al. 2024) from singular values that
- * are not too small; random square matrices have some that are, so the test takes those of 16 x 40.  Singular values
+/* The polynomials' bands: five steps take singular values that are not too small into 0.68 .. 1.13 (Jordan et al. 2024) or
+ * 0.84 .. 1.15 (Amsel et al. 2025), which products in 16 bits widen; random square matrices have some that are, so the test takes those of 16 x 40.  Singular values
  * come from the eigenvalues of O O^T by Jacobi's rotations. */
 static void eigenvalues(double *a, int n)
 {
@@ -252,14 +269,17 @@ static void eigenvalues(double *a, int n)
 Test(muon, singular_values_are_near_one_in_every_product_format)
 {
     static const HsDtype formats[] = { HS_F32, HS_BF16, HS_F16 };
-    for (int k = 0; k < 3; k++) {
+    for (int k = 0; k < 6; k++) {
         HsOptimizerConfig config = plain;
+        const bool polar = k >= 3;
+        const HsDtype format = formats[k % 3];
         config.weight_decay = 0;
-        config.muon.product = formats[k];
+        config.muon.product = format;
+        config.muon.polynomial = polar ? HS_MUON_POLAR_EXPRESS : HS_MUON_NEWTON_SCHULZ;
         const Matrix *matrix = &matrices[1];
-        set_up(matrix, &config, formats[k], cpu());
+        set_up(matrix, &config, format, cpu());
         step(0, 0);
-        const float *now = formats[k] == HS_F32 ? f.weight32 : (const float *)f.span.master.data;
+        const float *now = format == HS_F32 ? f.weight32 : (const float *)f.span.master.data;
         double gram[16 * 16] = { 0 };
         for (int i = 0; i < 16; i++)
             for (int j = 0; j < 16; j++)
@@ -269,7 +289,8 @@ Test(muon, singular_values_are_near_one_in_every_product_format)
         eigenvalues(gram, 16);
         for (int i = 0; i < 16; i++) {
             const double value = sqrt(gram[i * 16 + i]) / (0.125 * 0.2 * sqrt(40.0));
-            cr_expect(value > 0.6 && value < 1.25, "%s: singular value %g", hs_dtype_name(formats[k]), value);
+            cr_expect(value > (polar ? 0.8 : 0.6) && value < 1.25, "%s, polynomial %d: singular value %g",
+                      hs_dtype_name(format), (int)config.muon.polynomial, value);
         }
         hs_optimizer_deinit(&f.optimizer);
     }

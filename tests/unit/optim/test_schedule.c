@@ -56,6 +56,16 @@ Test(schedule, shapes)
     expect_rate(&wsd, 85, 0.1 + 0.9 * 0.5);
     expect_rate(&wsd, 100, 0.1);
     expect_rate(&wsd, 1000, hs_schedule_rate(&wsd, 100));
+
+    cr_assert_eq(hs_schedule_set_decay(&wsd, "linear"), HS_OK);
+    expect_rate(&wsd, 80, 1.0);
+    expect_rate(&wsd, 85, 0.1 + 0.9 * 0.75);
+    expect_rate(&wsd, 100, 0.1);
+    cr_assert_eq(hs_schedule_set_decay(&wsd, "cosine"), HS_OK);
+    expect_rate(&wsd, 80, 1.0);
+    expect_rate(&wsd, 85, 0.1 + 0.9 * 0.5 * (1 + sqrt(0.5)));
+    expect_rate(&wsd, 90, 0.55);
+    expect_rate(&wsd, 100, 0.1);
 }
 
 Test(schedule, edges)
@@ -80,4 +90,6 @@ Test(schedule, mistakes_are_refused)
     cr_expect_eq(hs_schedule_init(&schedule, "linear", 1, 2, 0, 1, 0.2), HS_ECONFIG);
     cr_expect_eq(hs_schedule_init(&schedule, "linear", 1, 0, -1, 1, 0.2), HS_ECONFIG);
     cr_expect_eq(hs_schedule_init(&schedule, "wsd", 1, 0, 0, 1, 1.5), HS_ECONFIG);
+    cr_expect_eq(hs_schedule_set_decay(&schedule, "square"), HS_ECONFIG);
+    cr_expect_str_eq(hs_error_message(), "schedule.wsd_shape must be one of sqrt, linear, cosine (got square)");
 }
