@@ -11,7 +11,8 @@
  * they are reported and never fail.  Those of sm_90a are not for other GPUs, which is reported too.
  *
  * A kernel that hangs or traps takes the process with it.  So each row begins before its experiment does, the exit code
- * is 3 after a failure of the device, 4 if that experiment is only reported, and --from continues with the N-th experiment (from 0), adding to table and dump.
+ * is 3 after a failure of the device, 4 if that experiment is only reported, and --from continues with the N-th
+ * experiment (from 0), adding to table and dump.
  */
 #include <dlfcn.h>
 

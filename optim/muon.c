@@ -6,11 +6,11 @@
  *     X = u / (|u|_F + 1e-7);   `steps` times:  A = X X^T,  B = c1 A + c2 A^2,  X = c0 X + B X
  *     p -= lr (wd p + 0.2 sqrt(max(rows, columns)) X)
  *
- * The polynomial c0 x + c1 x^3 + c2 x^5 is the same in every step (newton-schulz), and takes singular values from 0.01 to
- * 1 to 0.68 .. 1.13 in five; or the best for what the steps before leave (polar-express, Amsel et al. 2025, arXiv
- * 2505.16932, algorithm 1), and takes those from 0.001 on to 0.84 .. 1.15.  More than five steps repeat the last one.  A tall
- * matrix is iterated from its other side, X = c0 X + X (c1 A + c2 A^2) with A = X^T X, which is the same in smaller
- * products.  Operands are rounded to the mode's product format, sums are f32.
+ * The polynomial c0 x + c1 x^3 + c2 x^5 is the same in every step (newton-schulz): five take singular values from 0.01
+ * to 1 to 0.68 .. 1.13.  Or it is the best for what the steps before leave (polar-express; Amsel et al. 2025, arXiv
+ * 2505.16932, algorithm 1): five take those from 0.001 on to 0.84 .. 1.15, and more repeat the last.  A tall matrix is
+ * iterated from its other side, X = c0 X + X (c1 A + c2 A^2) with A = X^T X, which is the same in smaller products.
+ * Operands are rounded to the mode's product format, sums are f32.
  *
  * The factor 0.2 sqrt(max(rows, columns)) gives the step the root mean square that AdamW's has (Liu et al. 2025, "Muon
  * is scalable for LLM training", eq. 4), so that a learning rate and a weight decay tuned for AdamW serve the matrices
@@ -25,8 +25,8 @@
 
 enum { POLYNOMIALS = 5 };
 
-/* Those of polar-express were made for singular values from 0.001 to 1, and hold up to 1.01.  Roundings to 16 bits may leave
- * more than that: the first one divides by 1.02, as nanochat does. */
+/* Those of polar-express were made for singular values from 0.001 to 1, and hold up to 1.01.  Roundings to 16 bits may
+ * leave more than that: the first one divides by 1.02, as nanochat does. */
 #define MARGIN 1.02
 static const double coefficients[HS_MUON_POLYNOMIAL_COUNT][POLYNOMIALS][3] = {
     [HS_MUON_NEWTON_SCHULZ] = { { 3.4445, -4.7750, 2.0315 },

@@ -2,7 +2,8 @@
  *
  * Learning rate as a pure function of the number of applied optimizer steps.
  *   warm-up: start + (peak - start) * (step + 1) / warmup;  then constant | linear | cosine | wsd
- *   (wsd: flat, then down over the last wsd_decay_fraction: by 1 - sqrt(x), Haegele et al. 2024, a line or half a cosine).
+ *   (wsd: flat, then down over the last wsd_decay_fraction, by 1 - sqrt(x), Haegele et al. 2024, a line or half a
+ *   cosine).
  */
 #ifndef HS_OPTIM_SCHEDULE_H
 #define HS_OPTIM_SCHEDULE_H

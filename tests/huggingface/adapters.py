@@ -40,7 +40,8 @@ ADAPTERS = [
 
 def base(models, name):
     # Fused attention leaves soft caps out.
-    return AutoModelForCausalLM.from_pretrained(os.path.join(models, name), dtype=torch.float32, attn_implementation="eager")
+    return AutoModelForCausalLM.from_pretrained(os.path.join(models, name), dtype=torch.float32,
+                                                attn_implementation="eager")
 
 
 def prepared(model, folder, run=0):

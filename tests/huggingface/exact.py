@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
 """What transformers computes in float64, and how far from it f32 may lie.
 
-A model that is asked for in float64 still computes rotary frequencies, angles, norms and softmax in float32, which rounds
-otherwise on another processor: so float32 is named float64 while the exact one is made and used.
+A model that is asked for in float64 still computes rotary frequencies, angles, norms and softmax in float32, which
+rounds otherwise on another processor: so float32 is named float64 while the exact one is made and used.
 
 Steps of training amplify what the first one rounds, so that the distance of a single f32 run is a draw.  The bound is
 therefore taken over RUNS: of the weights as they are, and of weights that differ from them by at most half a unit in the

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: MIT
 """steps.py FOLDER [NAME...]: STEPS steps of AdamW from each of make.py's models, by transformers and PyTorch.
 
-    FOLDER/NAME/steps.txt   twice the largest distance of the losses in f32 (exact.py), with the plain and, where the model
-                            has no soft caps, the fused attention in turns, from those in float64; then these, one a line
+    FOLDER/NAME/steps.txt   twice the largest distance of f32's losses from float64's (exact.py), with the plain and,
+                            where the model has no soft caps, the fused attention in turns; then float64's, one a line
     FOLDER/tokens16.bin     the tokens of make.py and the end of a document, as data of a run: a window of all
 
 Weight decay on tensors of two dimensions alone, no clipping, a constant rate.
@@ -22,7 +22,8 @@ STEPS, RATE, BETAS, EPSILON, DECAY = 20, 1e-2, (0.9, 0.95), 1e-8, 0.1
 
 
 def load(place, attention):
-    return transformers.AutoModelForCausalLM.from_pretrained(place, dtype=torch.float32, attn_implementation=attention).eval()
+    return transformers.AutoModelForCausalLM.from_pretrained(place, dtype=torch.float32,
+                                                             attn_implementation=attention).eval()
 
 
 def losses(model, tokens, run=0):

@@ -243,9 +243,9 @@ Test(muon, equals_the_step_in_double)
     compare(cpu(), HS_MUON_POLAR_EXPRESS, 7);
 }
 
-/* The polynomials' bands: five steps take singular values that are not too small into 0.68 .. 1.13 (Jordan et al. 2024) or
- * 0.84 .. 1.15 (Amsel et al. 2025), which products in 16 bits widen; random square matrices have some that are, so the test takes those of 16 x 40.  Singular values
- * come from the eigenvalues of O O^T by Jacobi's rotations. */
+/* The polynomials' bands: five steps take singular values that are not too small into 0.68 .. 1.13 (Jordan et al. 2024)
+ * or 0.84 .. 1.15 (Amsel et al. 2025), which products in 16 bits widen; random square matrices have some that are, so the
+ * test takes those of 16 x 40.  Singular values come from the eigenvalues of O O^T by Jacobi's rotations. */
 static void eigenvalues(double *a, int n)
 {
     for (int sweep = 0; sweep < 60; sweep++)
