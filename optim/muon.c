@@ -138,12 +138,14 @@ static HsStatus iterate(HsContext *context, const HsMuonConfig *muon, const Scra
                                    .b.values = *x,
                                    .transpose_a = tall,
                                    .transpose_b = !tall,
+                                   .symmetric = true,
                                    .alpha = (float)c[1],
                                    .policy = muon->policy,
                                    .c = gram };
     HS_TRY(hs_op_matmul(context, &gram_of));
     const HsMatmulArgs square = { .a.values = gram,
                                   .b.values = gram,
+                                  .symmetric = true,
                                   .alpha = (float)(c[2] / (c[1] * c[1])),
                                   .policy = muon->policy,
                                   .addend = gram,

@@ -87,6 +87,19 @@ static HsStatus check_codes(const HsMatmulArgs *args)
     return check_codes_of("b", &args->b, policy.b, policy.granularity);
 }
 
+static HsStatus check_symmetric(const HsMatmulArgs *args)
+{
+    if (!args->symmetric)
+        return HS_OK;
+    if (args->c.shape[0] != args->c.shape[1])
+        return hs_fail(HS_ESHAPE, "matmul: a symmetric c is square, not [%" PRId64 ",%" PRId64 "]", args->c.shape[0],
+                       args->c.shape[1]);
+    if (args->epilogue != HS_EPILOGUE_NONE || args->accumulate || hs_tensor_present(&args->bias) ||
+        hs_tensor_present(&args->residual) || hs_tensor_present(&args->row_sums))
+        return hs_fail(HS_EINVAL, "matmul: a symmetric c has an addend and nothing else");
+    return HS_OK;
+}
+
 HsStatus hs_check_matmul(const HsMatmulArgs *args)
 {
     if (args->alpha == 0.0f || !isfinite(args->alpha))
@@ -107,6 +120,7 @@ HsStatus hs_check_matmul(const HsMatmulArgs *args)
     HS_TRY(check_nf4(args));
     HS_TRY(check_codes(args));
     HS_TRY(check_row_sums(args));
+    HS_TRY(check_symmetric(args));
     return check_packed(args, k, n);
 }
 

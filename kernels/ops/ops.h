@@ -210,6 +210,8 @@ HS_CODE_FUNCTION HsEpilogue hs_epilogue_gradient(HsEpilogue forward)
  * b may be packed, or in four bits: its columns as stored are a multiple of HS_NF4_RUN then, and a is not transposed.
  * Both in codes, or neither: of a, which is not transposed, and of b, which is; alpha is also multiplied by both scalings'
  * factors, alpha * (a's * b's) in f32.
+ * symmetric: the caller knows that c is, and so may a backend compute one half and copy it, with the bits of both.  Plain
+ * products of rows and an addend only.
  * policy: the formats of codes, or tf32, to which operands may be rounded: ref and cpu compute in full
  * precision then.  Sums stay f32.  errors: HS_EUNSUPPORTED for a policy that the backend does not have.
  */
@@ -220,7 +222,7 @@ typedef struct HsMatmulArgs {
     float alpha;
     HsTensor addend, bias, residual, pre;
     HsEpilogue epilogue;
-    bool accumulate;
+    bool accumulate, symmetric;
     HsTensor c, row_sums;
 } HsMatmulArgs;
 

@@ -16,6 +16,8 @@
  * a packed copy in memory costs more to write and to read again than the products that share it.
  * A task keeps its sums in f32 until the last block of depth, so c is rounded once.
  *
+ * Of a symmetric c the tiles that lie whole below the diagonal are left out, and copied from above it at the end.
+ *
  * Scratch (context->workspace), parts absent where not needed:
  *     | thread 0: packed block of A, f32 tiles | thread 1: ... | ... | packed A, shared | packed chunk of B, shared |
  */
@@ -419,6 +421,29 @@ static void aim_at_source(const HsPanelSource *source, int64_t call, HsMatmulTil
     tile->source_step = fetches ? source->row_bytes : 0;
 }
 
+/* The columns of a symmetric c that are left out in the tile of rows from `row` on: whole panels. */
+static int64_t columns_left_out(int64_t row)
+{
+    return row / HS_TILE_COLUMNS * HS_TILE_COLUMNS;
+}
+
+/* c[i, j] = c[j, i] for the columns j that these rows of a tile left out.  Few columns at a time: each reads another line
+ * of memory. */
+#define COPY_MIRRORED(name, Element)                                           \
+    static void name(const HsTensor *c, HsRowBlock rows)                       \
+    {                                                                          \
+        enum { SIDE = HS_TILE_COLUMNS < 16 ? HS_TILE_COLUMNS : 16 };           \
+        const int64_t width = c->shape[1], end = columns_left_out(rows.begin); \
+        Element *const to = c->data;                                           \
+        for (int64_t column = 0; column < end; column += SIDE)                 \
+            for (int64_t i = rows.begin; i < rows.end; i++)                    \
+                for (int64_t j = column; j < column + SIDE; j++)               \
+                    to[i * width + j] = to[j * width + i];                     \
+    }
+COPY_MIRRORED(copy_mirrored16, uint16_t)
+COPY_MIRRORED(copy_mirrored32, uint32_t)
+#undef COPY_MIRRORED
+
 static void run_task(const HsMatmulRun *run, const HsMatmulTask *task)
 {
     const HsMatmulChoice *plan = &run->plan;
@@ -454,6 +479,11 @@ static void run_task(const HsMatmulRun *run, const HsMatmulTask *task)
                 const HsRowBlock rows = hs_cpu_block(plan->m, HS_TILE_ROWS, index);
                 const int height = (int)(rows.end - rows.begin);
                 tile.rows = height;
+                if (run->args->symmetric && columns.end <= columns_left_out(rows.begin)) {
+                    call++;
+                    tile.out += plan->split ? HS_TILE_ELEMENTS : 0;
+                    continue;
+                }
                 aim_at_a(run, task, index, begin, slot_a, &tile);
                 if (end == plan->depth)
                     prefetch_tile(run->args, rows.begin, height, columns.begin, width);
@@ -504,6 +534,17 @@ static void multiply(const HsMatmulRun *run)
             if (next < row_blocks * column_blocks)
                 task.next_tiles = hs_cpu_block(row_tiles(plan), plan->block_tiles, next % row_blocks);
             run_task(run, &task);
+        }
+    }
+    if (run->args->symmetric) {
+        const HsTensor *c = &run->args->c;
+#pragma omp for schedule(dynamic)
+        for (int64_t index = row_tiles(plan) - 1; index >= 0; index--) { /* the longest first */
+            const HsRowBlock rows = hs_cpu_block(plan->m, HS_TILE_ROWS, index);
+            if (hs_dtype_bytes(c->dtype) == 2)
+                copy_mirrored16(c, rows);
+            else
+                copy_mirrored32(c, rows);
         }
     }
 }

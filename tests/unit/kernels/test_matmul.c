@@ -256,6 +256,55 @@ Test(matmul, chunks)
     }
 }
 
+/* x x^T or x^T x, then its square and itself, as Muon has them: the halves have the bits that both have. */
+static void check_symmetric(const char *isa, const HsBackend *backend, int64_t n, int64_t k, HsDtype dtype, bool across)
+{
+    HsTensor x = make_tensor(dtype, across ? k : n, across ? n : k, 1);
+    HsTensor whole = make_tensor(dtype, n, n, 2), half = make_tensor(dtype, n, n, 3);
+    HsTensor whole_square = make_tensor(HS_F32, n, n, 4), half_square = make_tensor(HS_F32, n, n, 5);
+    for (int threads = 1; threads <= 3; threads++)
+        for (int symmetric = 0; symmetric < 2; symmetric++) {
+            const HsTensor *const gram = symmetric ? &half : &whole;
+            HsMatmulArgs args = { .a.values = x,
+                                  .b.values = x,
+                                  .transpose_a = across,
+                                  .transpose_b = !across,
+                                  .symmetric = symmetric,
+                                  .alpha = -4.75f,
+                                  .c = *gram };
+            run(backend, threads, &args);
+            args = (HsMatmulArgs){ .a.values = *gram,
+                                   .b.values = *gram,
+                                   .symmetric = symmetric,
+                                   .alpha = 0.125f,
+                                   .addend = *gram,
+                                   .c = symmetric ? half_square : whole_square };
+            run(backend, threads, &args);
+            if (symmetric)
+                cr_expect(memcmp(whole.data, half.data, hs_tensor_bytes(&whole)) == 0 &&
+                              memcmp(whole_square.data, half_square.data, hs_tensor_bytes(&whole_square)) == 0,
+                          "%s, %lld of depth %lld, %s, across %d, %d threads", isa, (long long)n, (long long)k,
+                          hs_dtype_name(dtype), across, threads);
+        }
+    free(x.data), free(whole.data), free(half.data), free(whole_square.data), free(half_square.data);
+}
+
+Test(matmul, symmetric)
+{
+    static const int64_t sizes[][2] = { { 1, 3 },    { 8, 70 },  { 33, 16 },    { 64, 64 },
+                                        { 130, 65 }, { 257, 5 }, { 200, 1100 }, { 128, 9001 } };
+    const char *isa;
+    for (int i = 0; (isa = hs_backend_cpu_isa_name(i)); i++) {
+        const HsBackend *backend;
+        if (hs_backend_cpu_for_isa(isa, &backend) != HS_OK)
+            continue;
+        for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++)
+            for (int d = 0; d < 3; d++)
+                for (int across = 0; across < 2; across++)
+                    check_symmetric(isa, backend, sizes[s][0], sizes[s][1], act[d], across);
+    }
+}
+
 Test(matmul, epilogues)
 {
     static const int64_t sizes[][3] = { { 9, 70, 20 }, { 5, 33, 1100 } };
