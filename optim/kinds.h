@@ -17,7 +17,7 @@
 /* memory.offload: HS_OFFLOAD_identifier (update.h) */
 #define HS_OFFLOAD_LEVELS(X) X(NONE, "none") X(OPTIMIZER, "optimizer") X(GRADIENTS, "gradients") X(WEIGHTS, "weights")
 
-/* schedule.kind: identifier_shape in schedule.c */
+/* schedule.kind: identifier_decay in schedule.c */
 #define HS_SCHEDULES(X) X(constant, "constant") X(linear, "linear") X(cosine, "cosine") X(wsd, "wsd")
 
 /* schedule.wsd_shape: identifier_decay in schedule.c */

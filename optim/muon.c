@@ -23,24 +23,23 @@
 #include "kernels/base/size.h"
 #include "optim/rules.h"
 
-enum { POLYNOMIALS = 5 };
-
 /* Those of polar-express were made for singular values from 0.001 to 1, and hold up to 1.01.  Roundings to 16 bits may
- * leave more than that: the first one divides by 1.02, as nanochat does. */
+ * leave more than that: the first one divides by 1.02, as nanochat does.  The last one is repeated. */
 #define MARGIN 1.02
-static const double coefficients[HS_MUON_POLYNOMIAL_COUNT][POLYNOMIALS][3] = {
-    [HS_MUON_NEWTON_SCHULZ] = { { 3.4445, -4.7750, 2.0315 },
-                                { 3.4445, -4.7750, 2.0315 },
-                                { 3.4445, -4.7750, 2.0315 },
-                                { 3.4445, -4.7750, 2.0315 },
-                                { 3.4445, -4.7750, 2.0315 } },
-    [HS_MUON_POLAR_EXPRESS] = { { 8.156554524902461 / MARGIN, -22.48329292557795 / (MARGIN * MARGIN * MARGIN),
-                                  15.878769915207462 / (MARGIN * MARGIN * MARGIN * MARGIN * MARGIN) },
-                                { 4.042929935166739, -2.808917465908714, 0.5000178451051316 },
-                                { 3.8916678022926607, -2.772484153217685, 0.5060648178503393 },
-                                { 3.285753657755655, -2.3681294933425376, 0.46449024233003106 },
-                                { 2.3465413258596377, -1.7097828382687081, 0.42323551169305323 } },
+static const struct {
+    int count;
+    double coefficients[5][3];
+} polynomials[HS_MUON_POLYNOMIAL_COUNT] = {
+    [HS_MUON_NEWTON_SCHULZ] = { 1, { { 3.4445, -4.7750, 2.0315 } } },
+    [HS_MUON_POLAR_EXPRESS] = { 5,
+                                { { 8.156554524902461 / MARGIN, -22.48329292557795 / (MARGIN * MARGIN * MARGIN),
+                                    15.878769915207462 / (MARGIN * MARGIN * MARGIN * MARGIN * MARGIN) },
+                                  { 4.042929935166739, -2.808917465908714, 0.5000178451051316 },
+                                  { 3.8916678022926607, -2.772484153217685, 0.5060648178503393 },
+                                  { 3.285753657755655, -2.3681294933425376, 0.46449024233003106 },
+                                  { 2.3465413258596377, -1.7097828382687081, 0.42323551169305323 } } },
 };
+#undef MARGIN
 static const float norm_epsilon = 1e-7f;
 enum { MOST_PARTS = 8 };
 
@@ -186,7 +185,8 @@ static HsStatus orthogonalize(HsContext *context, const HsMuonConfig *muon, cons
         for (int64_t step = 0; step < muon->steps; step++) {
             const HsTensor x = part_of(&scratch->x[step % 2], row, rows);
             const HsTensor next = part_of(&scratch->x[(step + 1) % 2], row, rows);
-            const double *c = coefficients[muon->polynomial][step < POLYNOMIALS ? step : POLYNOMIALS - 1];
+            const int last = polynomials[muon->polynomial].count - 1;
+            const double *c = polynomials[muon->polynomial].coefficients[step < last ? step : last];
             HS_TRY(iterate(context, muon, scratch, c, &x, &next, step + 1 < muon->steps ? 1.0 : size));
         }
     }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Learning-rate shapes: each maps progress x in [0,1] after the warm-up to a share of (peak - minimum),
- *     rate = minimum + shape(x) (peak - minimum).
+ * Learning rates: each kind comes down by a function of x in [0,1] over its decay, which is all that follows the
+ * warm-up, or of wsd the last part,
+ *     rate = minimum + decay(x) (peak - minimum).
  * Nothing is remembered between calls, so a resumed run needs only its count of applied steps.
  */
 #include "optim/schedule.h"
@@ -27,56 +28,28 @@ static double cosine_decay(double x)
     return 0.5 * (1.0 + cos(3.141592653589793 * x));
 }
 
-static double constant_shape(double progress, double wsd_decay_fraction, double (*decay)(double x))
+static double constant_decay(double x)
 {
-    (void)progress;
-    (void)wsd_decay_fraction;
-    (void)decay;
+    (void)x;
     return 1.0;
 }
 
-static double linear_shape(double progress, double wsd_decay_fraction, double (*decay)(double x))
-{
-    (void)wsd_decay_fraction;
-    (void)decay;
-    return linear_decay(progress);
-}
-
-static double cosine_shape(double progress, double wsd_decay_fraction, double (*decay)(double x))
-{
-    (void)wsd_decay_fraction;
-    (void)decay;
-    return cosine_decay(progress);
-}
-
-/* Warm-up, stable, decay: flat, then down over the last part. */
-static double wsd_shape(double progress, double wsd_decay_fraction, double (*decay)(double x))
-{
-    double start = 1.0 - wsd_decay_fraction;
-    if (progress <= start && progress < 1.0)
-        return 1.0;
-    return wsd_decay_fraction > 0 ? decay((progress - start) / wsd_decay_fraction) : 0.0;
-}
-
-#define ROW(identifier, word) { word, identifier##_shape },
-static const struct {
-    const char *kind;
-    double (*shape)(double progress, double wsd_decay_fraction, double (*decay)(double x));
-} rows[] = { HS_SCHEDULES(ROW) };
-#undef ROW
-
+#define wsd_decay             sqrt_decay /* unless hs_schedule_set_decay says otherwise */
 #define ROW(identifier, word) { word, identifier##_decay },
-static const struct {
-    const char *shape;
+typedef struct Row {
+    const char *word;
     double (*decay)(double x);
-} decays[] = { HS_DECAY_SHAPES(ROW) };
+} Row;
+static const Row kinds[] = { HS_SCHEDULES(ROW) }, shapes[] = { HS_DECAY_SHAPES(ROW) };
 #undef ROW
+#undef wsd_decay
 
 HsStatus hs_schedule_set_decay(HsSchedule *schedule, const char *shape)
 {
-    for (size_t i = 0; i < sizeof decays / sizeof decays[0]; i++)
-        if (strcmp(shape, decays[i].shape) == 0) {
-            schedule->decay = decays[i].decay;
+    for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++)
+        if (strcmp(shape, shapes[i].word) == 0) {
+            if (schedule->is_wsd)
+                schedule->decay = shapes[i].decay;
             return HS_OK;
         }
     return hs_fail(HS_ECONFIG, "schedule.wsd_shape must be one of %s (got %s)", HS_WORDS_LISTED(HS_DECAY_SHAPES),
@@ -88,14 +61,14 @@ HsStatus hs_schedule_init(HsSchedule *schedule, const char *kind, double peak, d
 {
     *schedule = (HsSchedule){ .peak = peak,
                               .minimum = minimum,
-                              .decay = sqrt_decay,
+                              .is_wsd = strcmp(kind, "wsd") == 0,
                               .wsd_decay_fraction = wsd_decay_fraction,
                               .warmup_steps = warmup_steps,
                               .decay_steps = decay_steps };
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
-        if (strcmp(kind, rows[i].kind) == 0)
-            schedule->shape = rows[i].shape;
-    if (!schedule->shape)
+    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++)
+        if (strcmp(kind, kinds[i].word) == 0)
+            schedule->decay = kinds[i].decay;
+    if (!schedule->decay)
         return hs_fail(HS_ECONFIG, "schedule.kind must be one of %s (got %s)", HS_WORDS_LISTED(HS_SCHEDULES), kind);
     if (!(minimum >= 0 && minimum <= peak))
         return hs_fail(HS_ECONFIG, "schedule: need 0 <= min_learning_rate <= learning_rate (got %g and %g)", minimum,
@@ -119,9 +92,15 @@ double hs_schedule_rate(const HsSchedule *schedule, int64_t applied_steps)
     double progress = 1.0, fraction = 1.0;
     if (length > 0) {
         progress = fmin((double)(applied_steps - schedule->warmup_steps) / length, 1.0);
-        /* The fraction is given of the whole run; the shape wants it of the part after the warm-up. */
-        fraction = fmin(schedule->wsd_decay_fraction * (double)schedule->decay_steps / length, 1.0);
+        /* The fraction is given of the whole run, and wanted of the part after the warm-up. */
+        if (schedule->is_wsd)
+            fraction = fmin(schedule->wsd_decay_fraction * (double)schedule->decay_steps / length, 1.0);
     }
-    double share = schedule->shape(progress, fraction, schedule->decay);
+    const double start = 1.0 - fraction;
+    double share = 1.0;
+    if (progress > start)
+        share = schedule->decay((progress - start) / fraction);
+    else if (progress == 1.0) /* no part to come down in: at once */
+        share = schedule->decay(1.0);
     return schedule->minimum + share * (schedule->peak - schedule->minimum);
 }

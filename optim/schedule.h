@@ -8,14 +8,14 @@
 #ifndef HS_OPTIM_SCHEDULE_H
 #define HS_OPTIM_SCHEDULE_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "kernels/base/status.h"
 
 typedef struct HsSchedule {
-    /* Shares of (peak - min), rows of the tables: at `progress` after the warm-up, and of wsd at x of its decay. */
-    double (*shape)(double progress, double wsd_decay_fraction, double (*decay)(double x));
-    double (*decay)(double x);
+    double (*decay)(double x); /* share of (peak - min) at x of the decay; a row of a table */
+    bool is_wsd;               /* it decays over the last wsd_decay_fraction only */
     double peak, minimum, wsd_decay_fraction;
     double warmup_start;               /* the warm-up begins above this rate; 0 unless the caller says otherwise */
     int64_t warmup_steps, decay_steps; /* decay_steps counts from step 0, warm-up included */
@@ -24,7 +24,8 @@ typedef struct HsSchedule {
 /* kind: "constant" | "linear" | "cosine" | "wsd"; errors: HS_ECONFIG */
 HsStatus hs_schedule_init(HsSchedule *schedule, const char *kind, double peak, double minimum, int64_t warmup_steps,
                           int64_t decay_steps, double wsd_decay_fraction);
-/* How wsd comes down: "sqrt" (as hs_schedule_init has it) | "linear" | "cosine"; errors: HS_ECONFIG */
+/* How wsd comes down: "sqrt" (as hs_schedule_init has it) | "linear" | "cosine"; other kinds stay as they are.
+ * errors: HS_ECONFIG */
 HsStatus hs_schedule_set_decay(HsSchedule *schedule, const char *shape);
 double hs_schedule_rate(const HsSchedule *schedule, int64_t applied_steps);
 
