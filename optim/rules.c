@@ -79,6 +79,16 @@ static void adamw8bit_append(const HsOptimizer *optimizer, const HsSpan *span, c
     list->adamw8bit[list->adamw8bit_count++] = adamw8bit_args(optimizer, span, update);
 }
 
+static HsTensor shape_of_neurons(const HsSpan *span)
+{
+    return hs_tensor_1d(NULL, HS_F32, span->weight.shape[0]);
+}
+
+static bool muon_scales_neurons(const HsOptimizerConfig *config)
+{
+    return config->muon.beta2 > 0;
+}
+
 static bool sgd_has_momentum(const HsOptimizerConfig *config)
 {
     return config->momentum != 0;
@@ -122,7 +132,8 @@ static const HsUpdateRule rules[HS_OPTIMIZER_KINDS] = {
     [HS_OPTIMIZER_SGD] = { .states = { { "momentum", HS_F32, false, shape_of_weight, sgd_has_momentum } },
                            .check = sgd_check,
                            .append = sgd_append },
-    [HS_OPTIMIZER_MUON] = { .states = { { "momentum", HS_F32, false, shape_of_weight, NULL } },
+    [HS_OPTIMIZER_MUON] = { .states = { { "momentum", HS_F32, false, shape_of_weight, NULL },
+                                        { "second_moment", HS_F32, false, shape_of_neurons, muon_scales_neurons } },
                             .serves = hs_muon_serves,
                             .served = "matrices of the blocks",
                             .check = hs_muon_check,

@@ -49,6 +49,8 @@ static inline HsStatus hs_rule_check_setting(const char *name, double value, dou
 
 /* muon.c */
 bool hs_muon_serves(const HsSpan *span);
+/* Of the step that follows as many applied ones. */
+double hs_muon_momentum(const HsMuonConfig *muon, const HsSchedule *schedule, int64_t applied_steps);
 HsStatus hs_muon_check(const HsOptimizerConfig *config);
 size_t hs_muon_scratch_bytes(const HsOptimizerConfig *config, const HsSpan *span);
 HsStatus hs_muon_apply(const HsOptimizer *optimizer, HsContext *context, const HsSpan *span,

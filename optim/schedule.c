@@ -81,12 +81,10 @@ HsStatus hs_schedule_init(HsSchedule *schedule, const char *kind, double peak, d
     return HS_OK;
 }
 
-double hs_schedule_rate(const HsSchedule *schedule, int64_t applied_steps)
+double hs_schedule_share(const HsSchedule *schedule, int64_t applied_steps)
 {
     if (applied_steps < schedule->warmup_steps)
-        return schedule->warmup_start +
-               (schedule->peak - schedule->warmup_start) * (double)(applied_steps + 1) / (double)schedule->warmup_steps;
-
+        return 1.0;
     /* A run that is all warm-up has no decay left: it is at its end as soon as it gets here. */
     double length = (double)(schedule->decay_steps - schedule->warmup_steps);
     double progress = 1.0, fraction = 1.0;
@@ -97,10 +95,16 @@ double hs_schedule_rate(const HsSchedule *schedule, int64_t applied_steps)
             fraction = fmin(schedule->wsd_decay_fraction * (double)schedule->decay_steps / length, 1.0);
     }
     const double start = 1.0 - fraction;
-    double share = 1.0;
     if (progress > start)
-        share = schedule->decay((progress - start) / fraction);
-    else if (progress == 1.0) /* no part to come down in: at once */
-        share = schedule->decay(1.0);
-    return schedule->minimum + share * (schedule->peak - schedule->minimum);
+        return schedule->decay((progress - start) / fraction);
+    /* no part to come down in: at once */
+    return progress == 1.0 ? schedule->decay(1.0) : 1.0;
+}
+
+double hs_schedule_rate(const HsSchedule *schedule, int64_t applied_steps)
+{
+    if (applied_steps < schedule->warmup_steps)
+        return schedule->warmup_start +
+               (schedule->peak - schedule->warmup_start) * (double)(applied_steps + 1) / (double)schedule->warmup_steps;
+    return schedule->minimum + hs_schedule_share(schedule, applied_steps) * (schedule->peak - schedule->minimum);
 }

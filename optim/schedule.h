@@ -27,6 +27,8 @@ HsStatus hs_schedule_init(HsSchedule *schedule, const char *kind, double peak, d
 /* How wsd comes down: "sqrt" (as hs_schedule_init has it) | "linear" | "cosine"; other kinds stay as they are.
  * errors: HS_ECONFIG */
 HsStatus hs_schedule_set_decay(HsSchedule *schedule, const char *shape);
+/* What is left of peak - minimum: 1 up to the decay, warm-up included. */
+double hs_schedule_share(const HsSchedule *schedule, int64_t applied_steps);
 double hs_schedule_rate(const HsSchedule *schedule, int64_t applied_steps);
 
 #endif

@@ -210,9 +210,11 @@ HsStatus hs_optimizer_announce(HsOptimizer *optimizer, HsContext *context, int64
                        .counted = { [HS_ROWS_TRAINED] = (float)(counted > 0 ? counted : 1),
                                     [HS_ROWS_REFERENCE] = (float)(reference_counted > 0 ? reference_counted : 1) } };
     /* Each step under way may turn out applied or skipped. */
-    for (int i = 0; i <= optimizer->in_flight; i++)
-        input->learning_rates[i] = optimizer->learning_rate_scale *
-                                   hs_schedule_rate(&optimizer->schedule, optimizer->counters.schedule_steps + i);
+    for (int i = 0; i <= optimizer->in_flight; i++) {
+        const int64_t step = optimizer->counters.schedule_steps + i;
+        input->learning_rates[i] = optimizer->learning_rate_scale * hs_schedule_rate(&optimizer->schedule, step);
+        input->momenta[i] = hs_muon_momentum(&optimizer->config.muon, &optimizer->schedule, step);
+    }
     if (optimizer->in_flight++ > 0)
         return HS_OK;
     return publish(optimizer, context);

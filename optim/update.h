@@ -59,6 +59,7 @@ typedef struct HsSpan {
     /* a matrix: how many are stacked along its rows, and the rows of each; 0: none (a table, a vector, a part) */
     int part_count;
     const int64_t *part_rows;
+    int64_t head_rows;             /* of a head, in a stack of queries, keys and values; 0: it is none */
     bool adapts;                   /* the first factor of an adapter, a row a direction of its input */
     unsigned uses;                 /* of a whole matrix; 0: a vector, or a part */
     const HsOptimizerGroup *group; /* NULL: the run's own rule, decay and rate */
@@ -96,8 +97,14 @@ typedef enum HsMuonPolynomial { HS_MUON_POLYNOMIALS(HS_MUON_POLYNOMIAL) HS_MUON_
 #undef HS_MUON_POLYNOMIAL
 
 typedef struct HsMuonConfig {
-    double momentum;
+    /* from start, over as many steps, to momentum, and as the schedule's rate decays to end */
+    double momentum, momentum_start, momentum_end;
+    int64_t momentum_warmup_steps;
     bool nesterov;
+    bool equilibrate;    /* rows of one length before the iteration */
+    double beta2;        /* NorMuon's; 0: neurons keep the sizes that the iteration gives them */
+    bool cautious_decay; /* where it does not oppose the step */
+    int64_t head_group;  /* heads of queries, and of keys, that make a matrix; 0: all do */
     HsMuonPolynomial polynomial;
     int64_t steps;   /* of the iteration */
     HsDtype product; /* format of its operands */

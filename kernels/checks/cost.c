@@ -152,6 +152,11 @@ static double more_of_normalize(const HsNormalizeArgs *args)
     return (double)sizeof *args->sum_squares;
 }
 
+static double more_of_scale_neurons(const HsScaleNeuronsArgs *args)
+{
+    return (double)sizeof *args->scalars;
+}
+
 static double more_of_descend(const HsDescendArgs *args)
 {
     return bytes_of_update(&args->update) + once(&args->direction);
@@ -225,6 +230,7 @@ static const struct {
     .update_list = more_of_update_list,
     .momentum = more_of_momentum,
     .normalize = more_of_normalize,
+    .scale_neurons = more_of_scale_neurons,
     .descend = more_of_descend,
     .cross_entropy = more_of_cross_entropy,
     .match_logits = more_of_match_logits,

@@ -123,6 +123,16 @@ HsStatus hs_check_normalize(const HsNormalizeArgs *args)
     return hs_check_operands("normalize", &hs_operands.normalize, args);
 }
 
+HsStatus hs_check_scale_neurons(const HsScaleNeuronsArgs *args)
+{
+    if (args->scalars == NULL)
+        return hs_fail(HS_EINVAL, "scale_neurons: scalars is missing");
+    if (!(args->beta2 >= 0.0f && args->beta2 < 1.0f) || !(args->epsilon > 0.0f))
+        return hs_fail(HS_EINVAL, "scale_neurons: need 0 <= beta2 < 1 and epsilon above 0 (got %g and %g)",
+                       (double)args->beta2, (double)args->epsilon);
+    return hs_check_operands("scale_neurons", &hs_operands.scale_neurons, args);
+}
+
 HsStatus hs_check_descend(const HsDescendArgs *args)
 {
     HS_TRY(check_update("descend", &args->update));

@@ -613,6 +613,9 @@ const HsOperands hs_operands = {
 #define A HsNormalizeArgs
     .normalize.rows = { ROW(x, READ, WIDE, ""), ROW(y, WRITE, ACT, "") },
 #undef A
+#define A HsScaleNeuronsArgs
+    .scale_neurons.rows = { ROW(x, UPDATE, ACT, "R C"), ROW(second_moment, UPDATE, WIDE, "R") },
+#undef A
 #define A HsConvertArgs
     .convert.rows = { ROW(x, READ, ACT, ""), ROW(y, WRITE, ACT, "") },
 #undef A

@@ -85,6 +85,7 @@
     X(update_list, HsUpdateListArgs, "adamw, adamw8bit and sgd of many tensors, with the bits of one after another")  \
     X(momentum, HsMomentumArgs, "m = b m + (1 - b) g; direction = m (nesterov: (1 - b) g + b m)")                     \
     X(normalize, HsNormalizeArgs, "y = round(x / (sqrt(sum of squares) + eps))")                                      \
+    X(scale_neurons, HsScaleNeuronsArgs, "V = b2 V + (1 - b2) mean(x^2); x = size x / (sqrt(V) + eps) / its rms")     \
     X(descend, HsDescendArgs, "p -= lr (wd p + direction)")                                                           \
     X(convert, HsConvertArgs, "y = round(x)")                                                                         \
     X(combine, HsCombineArgs, "y = alpha x + beta y")                                                                 \
@@ -624,6 +625,7 @@ typedef struct HsGradStatsArgs {
 /* What a step's update needs in addition to the tensors; in device memory so that nothing waits for the host. */
 typedef struct HsStepScalars {
     float learning_rate;
+    float momentum;            /* of the operation of this name */
     float gradient_multiplier; /* clip coefficient / loss scale */
     float bias_correction1;    /* 1 - beta1^t, from double */
     float bias_correction2;
@@ -731,8 +733,7 @@ typedef struct HsUpdateListArgs {
  * Of `update` it reads scalars, grad and the protection's gradient step; it changes nothing but m and direction.  A
  * skipped step leaves m as it was and makes a direction of zeros. */
 typedef struct HsMomentumArgs {
-    HsUpdateArgs update;
-    float momentum; /* b */
+    HsUpdateArgs update; /* b is its scalars' momentum */
     bool nesterov;
     HsTensor m;         /* f32 */
     HsTensor direction; /* f32 */
@@ -745,9 +746,23 @@ typedef struct HsNormalizeArgs {
     HsTensor y; /* act, same count */
 } HsNormalizeArgs;
 
-/* The penalty's gradient step is momentum's: here only the proximal one acts. */
+/* NorMuon (Li et al. 2025, arXiv 2510.05491, algorithm 1, lines 8 to 12): each row, a neuron, is divided by the root of
+ * the running mean of its mean square, and the whole matrix scaled so that its root mean square is `size`.
+ *     V[i] = b2 V[i] + (1 - b2) mean_j x[i,j]^2;   f[i] = 1 / (sqrt(V[i]) + eps)
+ *     x[i,j] = round(size sqrt(rows columns) / |f x|_F f[i] x[i,j])
+ * A matrix of zeros stays one.  A skipped step changes nothing. */
+typedef struct HsScaleNeuronsArgs {
+    const HsStepScalars *scalars; /* device; of them `skip` */
+    float beta2, epsilon, size;
+    HsTensor x;             /* [rows, columns] act, in place */
+    HsTensor second_moment; /* [rows] f32: V */
+} HsScaleNeuronsArgs;
+
+/* The penalty's gradient step is momentum's: here only the proximal one acts.  cautious (Chen et al. 2025, arXiv
+ * 2510.12402, algorithm 1): an element decays only where direction p >= 0, so that decay never opposes the step. */
 typedef struct HsDescendArgs {
     HsUpdateArgs update;
+    bool cautious;
     HsTensor direction; /* act, same count */
 } HsDescendArgs;
 

@@ -61,6 +61,7 @@ typedef enum HsStepRows {
 typedef struct HsStepInput {
     /* At schedule steps first_schedule_step, + 1, ...: which of them it is, is known on the device only. */
     double learning_rates[HS_STEPS_AHEAD];
+    double momenta[HS_STEPS_AHEAD]; /* of rules that begin with `momentum`, at the same steps */
     int64_t first_schedule_step;
     float counted[HS_STEP_ROWS]; /* targets that count, at least 1 */
 } HsStepInput;

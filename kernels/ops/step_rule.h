@@ -73,12 +73,13 @@ HS_STEP_FUNCTION HsScalerVerdict hs_step_update_scale(const HsLossScaling *rule,
     return HS_SCALER_APPLY;
 }
 
-/* The host gives enough rates for every step that it runs ahead. */
-HS_STEP_FUNCTION double hs_step_rate(const HsStepInput *input, int64_t schedule_steps)
+/* Which of the host's rates and momenta: it gives enough for every step that it runs ahead. */
+HS_STEP_FUNCTION int64_t hs_step_index(const HsStepInput *input, int64_t schedule_steps)
 {
-    int64_t index = schedule_steps - input->first_schedule_step;
-    index = index < 0 ? 0 : index;
-    return input->learning_rates[index < HS_STEPS_AHEAD ? index : HS_STEPS_AHEAD - 1];
+    const int64_t index = schedule_steps - input->first_schedule_step;
+    if (index < 0)
+        return 0;
+    return index < HS_STEPS_AHEAD ? index : HS_STEPS_AHEAD - 1;
 }
 
 /* Everything but the sums: state becomes the next step's. */
@@ -92,7 +93,8 @@ HS_STEP_FUNCTION void hs_step_prepare(const HsStepGradients *gradients, const Hs
     outcome->nonfinite_elements = gradients->nonfinite;
     outcome->first_nonfinite = gradients->first_nonfinite;
     outcome->gradient_norm = broken ? (double)INFINITY : sqrt(gradients->sum_squares) / scale;
-    outcome->learning_rate = hs_step_rate(input, state->counters.schedule_steps);
+    const int64_t index = hs_step_index(input, state->counters.schedule_steps);
+    outcome->learning_rate = input->learning_rates[index];
     const HsScalerVerdict verdict =
         state->halted ? HS_SCALER_SKIP : hs_step_update_scale(rule, &state->counters, broken);
     const bool apply = verdict == HS_SCALER_APPLY;
@@ -102,6 +104,7 @@ HS_STEP_FUNCTION void hs_step_prepare(const HsStepGradients *gradients, const Hs
 
     const double t = (double)(state->counters.moment_steps + 1);
     scalars->learning_rate = (float)outcome->learning_rate;
+    scalars->momentum = (float)input->momenta[index];
     scalars->gradient_multiplier = (float)(outcome->clip_coefficient / scale);
     scalars->bias_correction1 = (float)(1.0 - pow(beta1, t));
     scalars->bias_correction2 = (float)(1.0 - pow(beta2, t));

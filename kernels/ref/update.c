@@ -258,7 +258,7 @@ HsStatus hs_ref_momentum(HsContext *context, const HsMomentumArgs *args)
 {
     (void)context;
     const HsUpdateArgs *update = &args->update;
-    const double momentum = (double)args->momentum;
+    const double momentum = (double)update->scalars->momentum;
     for (int64_t i = 0; i < hs_tensor_count(&update->weight); i++) {
         if (update->scalars->skip) {
             hs_ref_store(&args->direction, i, 0.0);
@@ -282,6 +282,32 @@ HsStatus hs_ref_normalize(HsContext *context, const HsNormalizeArgs *args)
     return HS_OK;
 }
 
+/* Li et al. 2025 (arXiv 2510.05491), algorithm 1, lines 8 to 12. */
+HsStatus hs_ref_scale_neurons(HsContext *context, const HsScaleNeuronsArgs *args)
+{
+    (void)context;
+    const int64_t rows = args->x.shape[0], columns = args->x.shape[1];
+    const double beta2 = (double)args->beta2, epsilon = (double)args->epsilon;
+    double total = 0.0; /* |f x|^2 */
+    if (args->scalars->skip)
+        return HS_OK;
+    for (int64_t row = 0; row < rows; row++) {
+        double sum = 0.0;
+        for (int64_t i = row * columns; i < (row + 1) * columns; i++)
+            sum += hs_ref_load(&args->x, i) * hs_ref_load(&args->x, i);
+        const double second = hs_ref_store_rounded(&args->second_moment, row,
+                                                   beta2 * hs_ref_load(&args->second_moment, row) +
+                                                       (1.0 - beta2) * sum / (double)columns);
+        total += sum / ((sqrt(second) + epsilon) * (sqrt(second) + epsilon));
+    }
+    const double factor = total > 0.0 ? (double)args->size * sqrt((double)(rows * columns) / total) : 0.0;
+    for (int64_t i = 0; i < rows * columns; i++) {
+        const double second = hs_ref_load(&args->second_moment, i / columns);
+        hs_ref_store(&args->x, i, hs_ref_load(&args->x, i) * factor / (sqrt(second) + epsilon));
+    }
+    return HS_OK;
+}
+
 HsStatus hs_ref_descend(HsContext *context, const HsDescendArgs *args)
 {
     const HsUpdateArgs *update = &args->update;
@@ -291,7 +317,9 @@ HsStatus hs_ref_descend(HsContext *context, const HsDescendArgs *args)
         if (update->scalars->skip)
             continue;
         const double p = hs_ref_load_parameter(&update->master, &update->weight, i);
-        const double step = (double)update->weight_decay * p + hs_ref_load(&args->direction, i);
+        const double direction = hs_ref_load(&args->direction, i);
+        const double decay = args->cautious && direction * p < 0.0 ? 0.0 : (double)update->weight_decay;
+        const double step = decay * p + direction;
         finish(update, i, p - rate * step, rate, grad);
     }
     return follow(context, update);

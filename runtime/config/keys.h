@@ -350,13 +350,27 @@ enum { HS_MOST_LAYERS = 1024 };
 
 /* Jordan et al. 2024 (kellerjordan.github.io/posts/muon); the step's size: Liu et al. 2025, "Muon is scalable for LLM
  * training", eq. 4. */
-#define HS_KEYS_MUON(X, S)                                                                                            \
-    X(S, REAL, FIXED, momentum, 0.95, 0, 0.9999999, NULL, "", "of the gradients' running mean")                       \
-    X(S, BOOL, FIXED, nesterov, true, 0, 1, NULL, "", "mix the newest gradient in once more")                         \
-    X(S, STRING, FIXED, polynomial, "newton-schulz", 0, 0, HS_WORDS(HS_MUON_POLYNOMIALS), "",                         \
-      "what makes the momentum orthogonal; newton-schulz: singular values from 0.01 of the norm on end between 0.68 " \
-      "and 1.13; polar-express: those from 0.001 on between 0.84 and 1.15, at the same cost")                         \
-    X(S, INT, FIXED, steps, 5, 1, 50, NULL, "iterations", "of the polynomial")
+#define HS_KEYS_MUON(X, S)                                                                                             \
+    X(S, REAL, FIXED, momentum, 0.95, 0, 0.9999999, NULL, "", "of the gradients' running mean")                        \
+    X(S, BOOL, FIXED, nesterov, true, 0, 1, NULL, "", "mix the newest gradient in once more")                          \
+    X(S, STRING, FIXED, polynomial, "newton-schulz", 0, 0, HS_WORDS(HS_MUON_POLYNOMIALS), "",                          \
+      "what makes the momentum orthogonal; newton-schulz: singular values from 0.01 of the norm on end between 0.68 "  \
+      "and 1.13; polar-express: those from 0.001 on between 0.84 and 1.15, at the same cost")                          \
+    X(S, INT, FIXED, steps, 5, 1, 50, NULL, "iterations", "of the polynomial")                                         \
+    X(S, INT, FIXED, momentum_warmup_steps, 0, 0, HS_NO_BOUND, NULL, "optimizer steps",                                \
+      "over which momentum rises from momentum_start")                                                                 \
+    X(S, REAL, FIXED, momentum_start, 0.85, 0, 0.9999999, NULL, "", "momentum of the first step of its warm-up")       \
+    X(S, REAL, FIXED, momentum_end, -1, -1, 0.9999999, NULL, "",                                                       \
+      "what momentum falls to as the schedule's rate decays; -1: it stays")                                            \
+    X(S, BOOL, FIXED, equilibrate, false, 0, 1, NULL, "",                                                              \
+      "rows get one length before they are made orthogonal (MuonEq, arXiv 2603.28254)")                                \
+    X(S, REAL, FIXED, beta2, 0, 0, 0.9999999, NULL, "",                                                                \
+      "each neuron's part of a step, a row, divided by the root of its running mean square with this decay rate, and " \
+      "the whole brought back to its size (NorMuon, arXiv 2510.05491); 0: not")                                        \
+    X(S, BOOL, FIXED, cautious_decay, false, 0, 1, NULL, "",                                                           \
+      "only elements that the step moves towards 0 decay (arXiv 2510.12402)")                                          \
+    X(S, INT, FIXED, head_group, 0, 0, 1024, NULL, "heads",                                                            \
+      "queries, and keys, are made orthogonal by groups of so many heads; 0: all heads together")
 
 /* One entry of optimizer.groups. */
 #define HS_KEYS_GROUP(X, S)                                                                                        \

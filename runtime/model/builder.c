@@ -116,6 +116,12 @@ void hs_builder_stack(HsBuilder *builder, int index, const char *prefix, int cou
     }
 }
 
+void hs_builder_heads(HsBuilder *builder, int index)
+{
+    if (index != HS_NONE)
+        builder->model->params[index].head_rows = builder->model->head_dim;
+}
+
 static int add_slot(HsBuilder *builder, const char *name, int rank, int64_t columns, HsDtype dtype, bool needs_gradient)
 {
     HsModel *model = builder->model;

@@ -49,6 +49,8 @@ typedef struct HsPart {
     int64_t rows;
 } HsPart;
 void hs_builder_stack(HsBuilder *builder, int param, const char *prefix, int count, const HsPart *parts);
+/* A stack of queries, keys and values: heads of the model's head_dim. */
+void hs_builder_heads(HsBuilder *builder, int param);
 
 /* An activation that an earlier node keeps for its backward, its saved[0]. */
 int hs_builder_saved(HsBuilder *builder, int node, const char *suffix, int64_t columns);

@@ -60,6 +60,7 @@ static int gpt2_attention_branch(HsBuilder *builder, const char *prefix, int x)
     HsLinearSpec qkv =
         gpt2_linear(builder, "attention.qkv", prefix, "attn.c_attn", HS_START_NORMAL, normed, width, 3 * width);
     hs_builder_stack(builder, qkv.weight, prefix, 3, (HsPart[]){ { NULL, width }, { NULL, width }, { NULL, width } });
+    hs_builder_heads(builder, qkv.weight);
     int mixed = hs_builder_attention(builder, hs_builder_linear(builder, &qkv, NULL), HS_NONE);
     builder->group = HS_GROUP_BLOCK;
     HsLinearSpec projection =

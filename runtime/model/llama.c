@@ -197,6 +197,7 @@ static int llama_attention_branch(HsBuilder *builder, const char *prefix, int x)
                 (HsPart[]){ { "self_attn.q_proj.weight", mixed_width },
                             { "self_attn.k_proj.weight", shared_width },
                             { "self_attn.v_proj.weight", shared_width } });
+    hs_builder_heads(builder, projection.weight);
     if (builder->config->model.qkv_bias) {
         projection.bias = hs_builder_vector(builder, prefix, "self_attn.qkv_proj.bias", HS_START_ZERO, qkv_width);
         llama_stack(builder, projection.bias, prefix, 3,

@@ -334,6 +334,7 @@ int hs_model_spans(HsModel *model, HsSpan *spans)
             .count = hs_tensor_count(&param->stored.values),
             .part_count = param->role == HS_PARAM_MATRIX || param->role == HS_PARAM_ADAPTER ? param->part_count : 0,
             .part_rows = param->part_rows,
+            .head_rows = param->head_rows,
             .adapts = param->start == HS_START_UNIFORM,
             .uses = uses_of(param),
             .decay = param->rank == 2, /* gains and biases are not shrunk (GPT-2's recipe) */

@@ -67,6 +67,7 @@ typedef struct HsParam {
     /* Several matrices stacked along their rows (q|k|v, gate|up): the rows of each; one part: the whole. */
     int part_count;
     int64_t part_rows[HS_PARAM_MOST_PARTS];
+    int64_t head_rows;                        /* of a head, in a stack of queries, keys and values; 0: it is none */
     char part_names[HS_PARAM_MOST_PARTS][64]; /* where files hold each part under its own name; else empty */
     bool published_transposed;                /* Hugging Face's files hold it as [in, out] */
     double published_shift;                   /* and this added to it: -1 of gains that are one plus a weight */

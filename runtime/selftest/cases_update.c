@@ -106,13 +106,23 @@ static const HsCase momentum_cases[] = {
         HS_F16, HS_F16, HS_F32, .columns = n, .options = HS_CASE_MASTER                  \
     }
 static const HsCase descend_cases[] = {
-    DESCEND(1),    DESCEND(3),     DESCEND(17),     DESCEND(65),
-    DESCEND(5000), GUARDED(17, 0), GUARDED(129, 0), GUARDED(64, HS_CASE_UNALIGNED),
+    DESCEND(1),
+    DESCEND(3),
+    DESCEND(17),
+    DESCEND(65),
+    DESCEND(5000),
+    GUARDED(17, 0),
+    GUARDED(129, 0),
+    GUARDED(64, HS_CASE_UNALIGNED),
+    UPDATE(3, HS_CASE_CAUTIOUS),
+    UPDATE(5000, HS_CASE_CAUTIOUS),
+    GUARDED(65, HS_CASE_CAUTIOUS),
 };
 
 enum { SCALARS, GRAD, WEIGHT, MASTER, M, V, IMPORTANCE, ANCHOR, PULL, PATH, DIRECTION, BUFFER = M };
 
 static const HsStepScalars step_scalars = { .learning_rate = 0.01f,
+                                            .momentum = 0.9f,
                                             .gradient_multiplier = 0.37f,
                                             .bias_correction1 = 0.271f,
                                             .bias_correction2 = 0.0297f,
@@ -652,7 +662,6 @@ static void declare_momentum(HsTrial *trial)
 static HsStatus call_momentum(HsTrial *trial, HsContext *context, const HsTensor *t)
 {
     return hs_op_momentum(context, &(HsMomentumArgs){ .update = update_of(trial, t),
-                                                      .momentum = momentum,
                                                       .nesterov = hs_case_has(trial, HS_CASE_NESTEROV),
                                                       .m = t[M],
                                                       .direction = t[DIRECTION] });
@@ -712,7 +721,9 @@ static void declare_descend(HsTrial *trial)
 
 static HsStatus call_descend(HsTrial *trial, HsContext *context, const HsTensor *t)
 {
-    return hs_op_descend(context, &(HsDescendArgs){ .update = update_of(trial, t), .direction = t[DIRECTION] });
+    return hs_op_descend(context, &(HsDescendArgs){ .update = update_of(trial, t),
+                                                    .cautious = hs_case_has(trial, HS_CASE_CAUTIOUS),
+                                                    .direction = t[DIRECTION] });
 }
 
 /* The rate, what it keeps, and the step: two roundings each; then product and difference. */
@@ -738,52 +749,4 @@ const HsOpTest hs_op_test_descend = {
     .prepare = prepare_update,
     .bound = bound_descend,
     .call = call_descend,
-};
-
-/* normalize: x in f32, y in out */
-#define NORMALIZE(n)                                                                     \
-    { HS_F32, HS_F32, HS_F32, .columns = n }, { HS_F32, HS_BF16, HS_F32, .columns = n }, \
-    {                                                                                    \
-        HS_F32, HS_F16, HS_F32, .columns = n                                             \
-    }
-static const HsCase normalize_cases[] = { NORMALIZE(1),  NORMALIZE(3),   NORMALIZE(17),
-                                          NORMALIZE(64), NORMALIZE(129), NORMALIZE(5000) };
-
-enum { NORMALIZE_X, NORMALIZE_SUM, NORMALIZE_Y };
-
-static void declare_normalize(HsTrial *trial)
-{
-    const int64_t count = trial->config->columns;
-    trial->operands[NORMALIZE_X] = hs_input("x", 1.0, hs_tensor_1d(NULL, HS_F32, count));
-    trial->operands[NORMALIZE_SUM] =
-        hs_filled(hs_input("sum of squares", (double)count, hs_tensor_1d(NULL, HS_F64, 1)), HS_FILL_POSITIVE);
-    trial->operands[NORMALIZE_Y] = hs_output("y", hs_tensor_1d(NULL, trial->config->out, count));
-}
-
-static HsStatus call_normalize(HsTrial *trial, HsContext *context, const HsTensor *t)
-{
-    (void)trial;
-    return hs_op_normalize(context, &(HsNormalizeArgs){ .x = t[NORMALIZE_X],
-                                                        .sum_squares = t[NORMALIZE_SUM].data,
-                                                        .epsilon = 1e-7f,
-                                                        .y = t[NORMALIZE_Y] });
-}
-
-/* The factor is rounded to f32 once, and the product. */
-static void bound_normalize(HsTrial *trial)
-{
-    for (int64_t i = 0; i < trial->config->columns; i++)
-        trial->operands[NORMALIZE_Y].error[i] = hs_gamma(2) * fabs(hs_exact(trial, NORMALIZE_Y)[i]);
-}
-
-static const HsCase normalize_timed[] = { { HS_F32, HS_BF16, HS_F32, .columns = 768 * 3072 } };
-
-const HsOpTest hs_op_test_normalize = {
-    .cases = normalize_cases,
-    .case_count = HS_COUNT_OF(normalize_cases),
-    .timed = normalize_timed,
-    .timed_count = HS_COUNT_OF(normalize_timed),
-    .declare = declare_normalize,
-    .bound = bound_normalize,
-    .call = call_normalize,
 };

@@ -47,6 +47,7 @@ enum {
     /* of the update rules and of copy_columns, which have none of what these bits mean elsewhere */
     HS_CASE_SINKS = HS_CASE_BIAS,
     HS_CASE_PULL = HS_CASE_RESIDUAL,
+    HS_CASE_CAUTIOUS = HS_CASE_BIAS,
     HS_CASE_SCALE = HS_CASE_BIAS
 };
 

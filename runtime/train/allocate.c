@@ -38,6 +38,13 @@ static HsStatus optimizer_config(const HsConfig *config, const HsPrecision *prec
         .clip_norm = config->optimizer.clip_norm,
         .moments = hs_is(config->optimizer.moments, "bf16") ? HS_BF16 : HS_F32,
         .muon = { .momentum = config->muon.momentum,
+                  .momentum_start = config->muon.momentum_start,
+                  .momentum_end = config->muon.momentum_end < 0 ? config->muon.momentum : config->muon.momentum_end,
+                  .momentum_warmup_steps = config->muon.momentum_warmup_steps,
+                  .equilibrate = config->muon.equilibrate,
+                  .beta2 = config->muon.beta2,
+                  .cautious_decay = config->muon.cautious_decay,
+                  .head_group = config->muon.head_group,
                   .nesterov = config->muon.nesterov,
                   .polynomial =
                       hs_is(config->muon.polynomial, "polar-express") ? HS_MUON_POLAR_EXPRESS : HS_MUON_NEWTON_SCHULZ,

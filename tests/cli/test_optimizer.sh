@@ -38,6 +38,8 @@ tensors fp8-fp32-a | grep -v trainer.json >b
 cmp -s a b && fail "adamw8bit and adamwfp8 train alike"
 resumes rounded-stochastic optimizer.moments=bf16 precision.master_weights=false
 resumes stochastic optimizer.kind=muon muon.polynomial=polar-express optimizer.moments=bf16 precision.master_weights=false
+resumes muon-today optimizer.kind=muon muon.beta2=0.95 muon.equilibrate=true muon.cautious_decay=true muon.head_group=1 \
+    muon.momentum_warmup_steps=8 muon.momentum_end=0.8 schedule.kind=wsd
 resumes groups 'optimizer.groups=[{match: embedding, learning_rate: 1e-4}, {match: vector, kind: sgd, weight_decay: 0}]'
 
 # Over tasks, with every strategy, from a checkpoint of the first task and one of the second.

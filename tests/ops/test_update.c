@@ -68,7 +68,11 @@ Test(update, adamw_steps)
 Test(update, first_adamw_step_moves_by_the_learning_rate)
 {
     double p = 1.0, m = 0.0, v = 0.0, grad = -1234.5;
-    const HsStepScalars scalars = { 0.25f, 1.0f, 0.5f, 0.25f, 1.0f, 0 };
+    const HsStepScalars scalars = { .learning_rate = 0.25f,
+                                    .gradient_multiplier = 1.0f,
+                                    .bias_correction1 = 0.5f,
+                                    .bias_correction2 = 0.25f,
+                                    .unscale = 1.0f };
     HsContext context = reference();
     RUN(hs_op_adamw(&context, &(HsAdamWArgs){ .update.scalars = &scalars,
                                               .beta1 = 0.5f,
@@ -84,7 +88,12 @@ Test(update, first_adamw_step_moves_by_the_learning_rate)
 Test(update, a_skipped_step_only_clears_the_gradient)
 {
     float p = 1.0f, m = 2.0f, v = 3.0f, grad = INFINITY, master = 5.0f, buffer = 7.0f;
-    const HsStepScalars scalars = { 0.25f, 1.0f, 0.5f, 0.25f, 1.0f, 1 };
+    const HsStepScalars scalars = { .learning_rate = 0.25f,
+                                    .gradient_multiplier = 1.0f,
+                                    .bias_correction1 = 0.5f,
+                                    .bias_correction2 = 0.25f,
+                                    .unscale = 1.0f,
+                                    .skip = 1 };
     HsContext context = reference();
     RUN(hs_op_adamw(&context, &(HsAdamWArgs){ .update.scalars = &scalars,
                                               .beta1 = 0.5f,
@@ -208,7 +217,9 @@ Test(update, v_in_bf16_does_not_stand_still)
     RUN(hs_backend_cpu(&cpu));
     for (int backend = 0; backend < 2; backend++) {
         HsContext context = { .backend = backend ? cpu : hs_backend_ref(), .threads = 1 };
-        const HsStepScalars scalars = { 0, 1, 1, 1, 1, 0 };
+        const HsStepScalars scalars = {
+            .gradient_multiplier = 1, .bias_correction1 = 1, .bias_correction2 = 1, .unscale = 1
+        };
         for (int i = 0; i < DECAYING; i++)
             v[i] = hs_bf16_encode(1.0f), m[i] = hs_bf16_encode(1.0f);
         for (uint32_t step = 0; step < 500; step++)

@@ -140,9 +140,11 @@ Test(update_8bit, reference_is_the_transcription)
     memcpy(p, fixture.p, sizeof p);
     for (int s = 0; s < STEPS; s++) {
         static double m[COUNT], v[COUNT];
-        const HsStepScalars scalars = {
-            0.01f, 0.5f, (float)(1 - pow(0.9, s + 1)), (float)(1 - pow(0.95, s + 1)), 2, 0
-        };
+        const HsStepScalars scalars = { .learning_rate = 0.01f,
+                                        .gradient_multiplier = 0.5f,
+                                        .bias_correction1 = (float)(1 - pow(0.9, s + 1)),
+                                        .bias_correction2 = (float)(1 - pow(0.95, s + 1)),
+                                        .unscale = 2 };
         memcpy(state.gradient, fixture.steps[s].gradient, sizeof state.gradient);
         const HsAdamW8bitArgs args = step_with(&state, &scalars);
         RUN(hs_op_adamw8bit(&context, &args));
@@ -187,9 +189,11 @@ Test(update_8bit, steps_are_those_of_bitsandbytes)
         memcpy(state.p, fixture.p, sizeof state.p);
         for (int s = 0; s < STEPS; s++) {
             const Step *expected = &fixture.steps[s];
-            const HsStepScalars scalars = {
-                0.01f, 1, (float)(1 - pow(0.9, s + 1)), (float)(1 - pow(0.95, s + 1)), 1, 0
-            };
+            const HsStepScalars scalars = { .learning_rate = 0.01f,
+                                            .gradient_multiplier = 1,
+                                            .bias_correction1 = (float)(1 - pow(0.9, s + 1)),
+                                            .bias_correction2 = (float)(1 - pow(0.95, s + 1)),
+                                            .unscale = 1 };
             memcpy(state.gradient, expected->gradient, sizeof state.gradient);
             const HsAdamW8bitArgs args = step_with(&state, &scalars);
             float before[COUNT], m_before[BLOCKS];

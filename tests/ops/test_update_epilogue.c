@@ -76,7 +76,12 @@ static const HsRng back_rng = { .seed = 5, .step = 3, .site = 9 };
 
 static void update(HsContext *context, Parameter *parameter, const Case *c, const HsUpdateEpilogue *epilogue)
 {
-    const HsStepScalars scalars = { 0.01f, 0.5f, 0.2f, 0.1f, 1.0f, c->skip };
+    const HsStepScalars scalars = { .learning_rate = 0.01f,
+                                    .gradient_multiplier = 0.5f,
+                                    .bias_correction1 = 0.2f,
+                                    .bias_correction2 = 0.1f,
+                                    .unscale = 1.0f,
+                                    .skip = c->skip };
     const HsTensor *t = parameter->tensors;
     const HsUpdateArgs surroundings = { .scalars = &scalars,
                                         .weight_decay = c->rule == SGD ? 0.0f : 0.1f,

@@ -156,7 +156,12 @@ static void append(Data *data, int tensor)
 /* The device is open. */
 static void make(Data *data, bool skip)
 {
-    const HsStepScalars scalars = { 0.01f, 0.5f, 0.2f, 0.1f, 0.7f, skip };
+    const HsStepScalars scalars = { .learning_rate = 0.01f,
+                                    .gradient_multiplier = 0.5f,
+                                    .bias_correction1 = 0.2f,
+                                    .bias_correction2 = 0.1f,
+                                    .unscale = 0.7f,
+                                    .skip = skip };
     HsDevice *device = &data->device;
     void *memory, *record;
     fill(data);

@@ -147,7 +147,7 @@ HsStatus HS_ISA_NAME(hs_cpu_update_list)(HsContext *context, const HsUpdateListA
 static void momentum_chunk(const HsMomentumArgs *args, HsRowBlock range)
 {
     const HsUpdateArgs *update = &args->update;
-    const float keep = args->momentum, multiplier = update->scalars->gradient_multiplier;
+    const float keep = update->scalars->momentum, multiplier = update->scalars->gradient_multiplier;
     HS_FOR_LANES(i, left, range.begin, range.end)
     {
         HsF32x16 g = hs_simd_load_part(update->grad.dtype, update->grad.data, i, left) * multiplier;
@@ -193,6 +193,64 @@ HsStatus HS_ISA_NAME(hs_cpu_normalize)(HsContext *context, const HsNormalizeArgs
     return HS_OK;
 }
 
+/* The running mean square of each row of a block; returns |f x|^2 of them. */
+static double measure_neurons(const HsScaleNeuronsArgs *args, HsRowBlock rows)
+{
+    const int64_t columns = args->x.shape[1];
+    float *second = args->second_moment.data;
+    double total = 0.0;
+    for (int64_t row = rows.begin; row < rows.end; row++) {
+        HsF32Parts sum = { 0 };
+        HS_FOR_LANES(i, left, 0, columns)
+        {
+            const HsF32x16 x = hs_simd_load_part(args->x.dtype, args->x.data, row * columns + i, left);
+            hs_simd_accumulate(&sum, x * x);
+        }
+        const float squares = hs_simd_sum(sum.whole);
+        second[row] = args->beta2 * second[row] + (1.0f - args->beta2) * (squares / (float)columns);
+        const float divisor = sqrtf(second[row]) + args->epsilon;
+        total += (double)squares / ((double)divisor * (double)divisor);
+    }
+    return total;
+}
+
+static void scale_neurons(const HsScaleNeuronsArgs *args, float factor, HsRowBlock rows)
+{
+    const int64_t columns = args->x.shape[1];
+    const float *second = args->second_moment.data;
+    for (int64_t row = rows.begin; row < rows.end; row++) {
+        const float scale = factor / (sqrtf(second[row]) + args->epsilon);
+        HS_FOR_LANES(i, left, 0, columns)
+        {
+            const int64_t at = row * columns + i;
+            const HsF32x16 x = hs_simd_load_part(args->x.dtype, args->x.data, at, left);
+            hs_simd_store_part(args->x.dtype, args->x.data, at, x * scale, left);
+        }
+    }
+}
+
+/* Rows are cut in blocks by shape alone, and their sums added in the blocks' order. */
+HsStatus HS_ISA_NAME(hs_cpu_scale_neurons)(HsContext *context, const HsScaleNeuronsArgs *args)
+{
+    enum { MOST_BLOCKS = 64 };
+    const int64_t rows = args->x.shape[0], columns = args->x.shape[1];
+    const int64_t length = (rows + MOST_BLOCKS - 1) / MOST_BLOCKS, blocks = hs_cpu_block_count(rows, length);
+    const int threads = hs_cpu_chunk_threads(context, rows * columns);
+    double sums[MOST_BLOCKS], total = 0.0;
+    if (args->scalars->skip)
+        return HS_OK;
+#pragma omp parallel for schedule(static) num_threads(threads)
+    for (int64_t block = 0; block < blocks; block++)
+        sums[block] = measure_neurons(args, hs_cpu_block(rows, length, block));
+    for (int64_t block = 0; block < blocks; block++)
+        total += sums[block];
+    const float factor = total > 0.0 ? (float)((double)args->size * sqrt((double)(rows * columns) / total)) : 0.0f;
+#pragma omp parallel for schedule(static) num_threads(threads)
+    for (int64_t block = 0; block < blocks; block++)
+        scale_neurons(args, factor, hs_cpu_block(rows, length, block));
+    return HS_OK;
+}
+
 /* p -= lr (wd p + direction) */
 HS_SIMD void descend_chunk(const HsDescendArgs *args, const HsProtection *protection, HsRowBlock range)
 {
@@ -205,8 +263,11 @@ HS_SIMD void descend_chunk(const HsDescendArgs *args, const HsProtection *protec
     {
         const HsF32x16 before = hs_update_load_parameter(update, copy, i, left);
         const HsF32x16 raw = hs_simd_load_part(gradient, update->grad.data, i, left);
+        const HsF32x16 direction = hs_simd_load_part(args->direction.dtype, args->direction.data, i, left);
         HsF32x16 p = before * keep;
-        p -= hs_simd_load_part(args->direction.dtype, args->direction.data, i, left) * rate;
+        if (args->cautious)
+            p = hs_simd_select(hs_simd_less(direction * before, hs_simd_splat(0.0f)), before, p);
+        p -= direction * rate;
         hs_update_finish(update, protection, gradient, copy, word, i, left, rate, raw, before, p);
     }
 }

@@ -186,19 +186,27 @@ struct Sgd {
     }
 };
 
+/* Of a rule with one choice: Nesterov's direction, or cautious decay. */
+struct DirectionSettings {
+    bool chosen;
+
+    bool operator==(const DirectionSettings &other) const
+    {
+        return chosen == other.chosen;
+    }
+};
+
 /* m = b m + (1 - b) g;  direction = m, or (1 - b) g + b m.  The parameter, its gradient and the path stay. */
 struct Momentum {
-    using Settings = MomentumSettings;
+    using Settings = DirectionSettings;
     static constexpr int states = 2, part_elements = QUAD_BLOCK_ELEMENTS;
-    float momentum;
     bool nesterov;
     float *m, *direction;
 
     static __device__ __forceinline__ Momentum of(const Settings &settings, const UpdateEntry<states> &entry,
                                                   const HsRng &)
     {
-        return Momentum{ settings.momentum, settings.nesterov, static_cast<float *>(entry.state[0]),
-                         static_cast<float *>(entry.state[1]) };
+        return Momentum{ settings.chosen, static_cast<float *>(entry.state[0]), static_cast<float *>(entry.state[1]) };
     }
 
     template <bool whole, bool guarded, typename Gradient, typename Parameter>
@@ -213,6 +221,7 @@ struct Momentum {
             clear_quad<whole>(direction, i, left);
             return;
         }
+        const float momentum = scalars.momentum;
         float raw[QUAD];
         Pack<float, QUAD> direction_quad;
         widen(raw_quad, raw);
@@ -239,23 +248,19 @@ struct Momentum {
     }
 };
 
-struct NoSettings {
-    bool operator==(const NoSettings &) const
-    {
-        return true;
-    }
-};
-
-/* p -= lr (wd p + direction) */
+/* p -= lr (wd p + direction);  cautious: without decay where direction p < 0 */
 template <typename Element> struct Descend {
-    using Settings = NoSettings;
+    using Settings = DirectionSettings;
     static constexpr int states = 1, part_elements = QUAD_BLOCK_ELEMENTS;
+    bool cautious;
     float weight_decay, learning_rate_scale;
     const Element *direction;
 
-    static __device__ __forceinline__ Descend of(const Settings &, const UpdateEntry<states> &entry, const HsRng &)
+    static __device__ __forceinline__ Descend of(const Settings &settings, const UpdateEntry<states> &entry,
+                                                 const HsRng &)
     {
-        return Descend{ entry.weight_decay, entry.learning_rate_scale, static_cast<const Element *>(entry.state[0]) };
+        return Descend{ settings.chosen, entry.weight_decay, entry.learning_rate_scale,
+                        static_cast<const Element *>(entry.state[0]) };
     }
 
     template <bool whole, bool guarded, typename Gradient, typename Parameter>
@@ -282,7 +287,8 @@ template <typename Element> struct Descend {
         widen(direction_quad, step);
 #pragma unroll
         for (int j = 0; j < QUAD; j++) {
-            p[j] = fmaf(before[j], keep, -(step[j] * rate));
+            const bool decays = !cautious || !(step[j] * before[j] < 0.0f);
+            p[j] = fmaf(before[j], decays ? keep : 1.0f, -(step[j] * rate));
             if constexpr (guarded)
                 p[j] = after_proximal(protection, guard, j, p[j], rate);
         }
@@ -331,14 +337,14 @@ struct UpdateRules {
         return MomentumSettings{ args.momentum, args.nesterov };
     }
 
-    static MomentumSettings settings_of(const HsMomentumArgs &args)
+    static DirectionSettings settings_of(const HsMomentumArgs &args)
     {
-        return MomentumSettings{ args.momentum, args.nesterov };
+        return DirectionSettings{ args.nesterov };
     }
 
-    static NoSettings settings_of(const HsDescendArgs &)
+    static DirectionSettings settings_of(const HsDescendArgs &args)
     {
-        return NoSettings{};
+        return DirectionSettings{ args.cautious };
     }
 
     static UpdateStates<2> states_of(const HsAdamWArgs &args)

@@ -348,7 +348,11 @@ static void run_grad_stats(HsContext *context, Operands *o, const char *isa)
     }
 }
 
-static const HsStepScalars step_scalars = { 0.01f, 0.5f, 0.271f, 0.0299f, 1.0f, 0 };
+static const HsStepScalars step_scalars = { .learning_rate = 0.01f,
+                                            .gradient_multiplier = 0.5f,
+                                            .bias_correction1 = 0.271f,
+                                            .bias_correction2 = 0.0299f,
+                                            .unscale = 1.0f };
 
 static void run_adamw(HsContext *context, Operands *o, const char *isa)
 {
@@ -453,7 +457,12 @@ static void run_skipped(HsContext *context, Operands *o, const char *isa)
     for (int t = 0; t < 3; t++)
         memcpy(before[t], kept[t].data, sizeof before[t]);
     ((uint16_t *)grad.data)[5] = 0x7FC0;
-    const HsStepScalars skip = { 0.01f, NAN, 0.271f, 0.0299f, 1.0f, 1 };
+    const HsStepScalars skip = { .learning_rate = 0.01f,
+                                 .gradient_multiplier = NAN,
+                                 .bias_correction1 = 0.271f,
+                                 .bias_correction2 = 0.0299f,
+                                 .unscale = 1.0f,
+                                 .skip = 1 };
     const HsAdamWArgs args = { .update.scalars = &skip,
                                .beta1 = 0.9f,
                                .beta2 = 0.99f,

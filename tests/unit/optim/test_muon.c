@@ -17,12 +17,13 @@
 enum { MOST = 64 * 64 };
 
 typedef struct Matrix {
-    int64_t rows, columns, parts, part_rows[3];
+    int64_t rows, columns, parts, part_rows[3], head_rows;
 } Matrix;
 
 static const Matrix matrices[] = {
-    { 24, 24, 1, { 24 } },         { 16, 40, 1, { 16 } },       { 40, 16, 1, { 40 } },
-    { 48, 16, 3, { 16, 16, 16 } }, { 40, 24, 3, { 24, 8, 8 } }, { 60, 12, 2, { 30, 30 } },
+    { 24, 24, 1, { 24 }, 0 },         { 16, 40, 1, { 16 }, 0 },       { 40, 16, 1, { 40 }, 0 },
+    { 48, 16, 3, { 16, 16, 16 }, 0 }, { 40, 24, 3, { 24, 8, 8 }, 0 }, { 60, 12, 2, { 30, 30 }, 0 },
+    { 60, 16, 3, { 20, 20, 20 }, 4 }, { 40, 24, 3, { 24, 8, 8 }, 8 },
 };
 enum { MATRICES = sizeof matrices / sizeof matrices[0] };
 
@@ -35,7 +36,8 @@ typedef struct Fixture {
     _Alignas(64) float weight32[MOST];
     _Alignas(64) uint16_t weight16[MOST];
     _Alignas(64) float gradients[MOST];
-    double p[MOST], m[MOST], narrow_p[MOST], narrow_m[MOST]; /* the step in double, and rounded to f32 everywhere */
+    /* the step in double, and rounded to f32 everywhere */
+    double p[MOST], m[MOST], second[MOST], narrow_p[MOST], narrow_m[MOST], narrow_second[MOST];
 } Fixture;
 
 static Fixture f;
@@ -80,6 +82,7 @@ static void set_up(const Matrix *matrix, const HsOptimizerConfig *config, HsDtyp
                        .count = matrix->rows * matrix->columns,
                        .part_count = (int)matrix->parts,
                        .part_rows = matrix->part_rows,
+                       .head_rows = matrix->head_rows,
                        .decay = true,
                        .learning_rate_scale = 1,
                        .weight = hs_tensor_2d(data, weight, matrix->rows, matrix->columns),
@@ -168,35 +171,94 @@ static double *element(double *u, int64_t rows, int64_t columns, int64_t i, int6
     return rows > columns ? &u[j * rows + i] : &u[i * columns + j];
 }
 
+/* From its start in a line over the warm-up; a constant schedule's rate does not decay. */
+static double momentum_of(const HsMuonConfig *muon, uint32_t step)
+{
+    const double share = muon->momentum_warmup_steps > step ? (double)step / (double)muon->momentum_warmup_steps : 1;
+    return (1 - share) * muon->momentum_start + share * muon->momentum;
+}
+
+/* Where the matrix that begins at row `first` ends: with its part, or, in a stack of queries, keys and values, with its
+ * group of heads. */
+static int64_t end_of(const Matrix *matrix, const HsMuonConfig *muon, int64_t first)
+{
+    int64_t part = 0, end = matrix->part_rows[0];
+    while (end <= first)
+        end += matrix->part_rows[++part];
+    const int64_t group = first + muon->head_group * matrix->head_rows;
+    return part < 2 && group > first && group < end ? group : end;
+}
+
+/* MuonEq: every row gets the mean length, which leaves the norm of the whole as it was. */
+static void equilibrate_exactly(bool narrow, double *x, int64_t rows, int64_t columns, double squares)
+{
+    for (int64_t i = 0; i < rows; i++) {
+        double row = 0;
+        for (int64_t j = 0; j < columns; j++)
+            row += *element(x, rows, columns, i, j) * *element(x, rows, columns, i, j);
+        for (int64_t j = 0; j < columns; j++)
+            *element(x, rows, columns, i, j) =
+                rounded(narrow, *element(x, rows, columns, i, j) * sqrt(squares / (double)rows / row));
+    }
+}
+
+/* NorMuon, algorithm 1: v is the neurons' running mean square. */
+static void scale_neurons_exactly(bool narrow, double beta2, double *x, int64_t rows, int64_t columns, double *v)
+{
+    double squares = 0;
+    for (int64_t i = 0; i < rows; i++) {
+        double row = 0;
+        for (int64_t j = 0; j < columns; j++)
+            row += *element(x, rows, columns, i, j) * *element(x, rows, columns, i, j);
+        v[i] = rounded(narrow, beta2 * v[i] + (1 - beta2) * row / (double)columns);
+        for (int64_t j = 0; j < columns; j++) {
+            *element(x, rows, columns, i, j) = rounded(narrow, *element(x, rows, columns, i, j) / sqrt(v[i]));
+            squares += *element(x, rows, columns, i, j) * *element(x, rows, columns, i, j);
+        }
+    }
+    for (int64_t i = 0; i < rows * columns; i++)
+        x[i] *= 0.2 * sqrt((double)(rows * columns) / squares);
+}
+
 static void step_exactly(const Matrix *matrix, const HsMuonConfig *muon, uint32_t number_of_step, bool narrow)
 {
     const bool polar = muon->polynomial == HS_MUON_POLAR_EXPRESS;
     static double x[MOST];
     const int64_t columns = matrix->columns;
     double *m = narrow ? f.narrow_m : f.m, *p = narrow ? f.narrow_p : f.p;
-    for (int64_t part = 0, first = 0; part < matrix->parts; first += matrix->part_rows[part++]) {
-        const int64_t rows = matrix->part_rows[part];
+    for (int64_t first = 0, end; first < matrix->rows; first = end) {
+        end = end_of(matrix, muon, first);
+        const int64_t rows = end - first;
         double squares = 0;
         for (int64_t i = 0; i < rows; i++)
             for (int64_t j = 0; j < columns; j++) {
                 const int64_t at = (first + i) * columns + j;
-                const double g = (double)(float)(8.0 * number(10 + number_of_step, at)) / 8.0, b = (double)0.95f;
+                const double g = (double)(float)(8.0 * number(10 + number_of_step, at)) / 8.0;
+                const double b = (double)(float)momentum_of(muon, number_of_step);
                 m[at] = rounded(narrow, b * m[at] + (1 - b) * g);
                 const double u = rounded(narrow, (1 - b) * g + b * m[at]);
                 *element(x, rows, columns, i, j) = u;
                 squares += u * u;
             }
+        if (muon->equilibrate)
+            equilibrate_exactly(narrow, x, rows, columns, squares);
         for (int64_t i = 0; i < rows * columns; i++)
             x[i] = rounded(narrow, x[i] / (sqrt(squares) + 1e-7) / (polar ? 1.02 : 1.0));
         for (int n = 0; n < muon->steps; n++)
             iterate_exactly(narrow, polar ? polar_express[n < 5 ? n : 4] : newton_schulz, x,
                             rows < columns ? rows : columns, rows < columns ? columns : rows);
         const double size = 0.2 * sqrt((double)(rows > columns ? rows : columns));
+        for (int64_t i = 0; i < rows * columns; i++)
+            x[i] *= size;
+        if (muon->beta2 > 0)
+            scale_neurons_exactly(narrow, (double)(float)muon->beta2, x, rows, columns,
+                                  (narrow ? f.narrow_second : f.second) + first);
         for (int64_t i = 0; i < rows; i++)
             for (int64_t j = 0; j < columns; j++) {
                 double *kept = &p[(first + i) * columns + j];
-                *kept -= 0.125 * (0.25 * *kept + size * *element(x, rows, columns, i, j));
-                *kept = rounded(narrow, *kept);
+                const double d = *element(x, rows, columns, i, j);
+                const double decay = muon->cautious_decay && d * *kept < 0 ? 0 : 0.25;
+                *kept = rounded(narrow, *kept - 0.125 * (decay * *kept + d));
             }
     }
 }
@@ -208,11 +270,10 @@ static const HsBackend *cpu(void)
     return backend;
 }
 
-static void compare(const HsBackend *backend, HsMuonPolynomial polynomial, int64_t steps)
+static void compare(const HsBackend *backend, const HsMuonConfig *muon)
 {
     HsOptimizerConfig config = plain;
-    config.muon.polynomial = polynomial;
-    config.muon.steps = steps;
+    config.muon = *muon;
     for (int m = 0; m < MATRICES; m++) {
         double worst = 0, bound = 0, moved = 0;
         set_up(&matrices[m], &config, HS_F32, backend);
@@ -235,12 +296,38 @@ static void compare(const HsBackend *backend, HsMuonPolynomial polynomial, int64
 
 Test(muon, equals_the_step_in_double)
 {
-    for (int polynomial = 0; polynomial < HS_MUON_POLYNOMIAL_COUNT; polynomial++) {
-        compare(hs_backend_ref(), (HsMuonPolynomial)polynomial, 5);
-        compare(cpu(), (HsMuonPolynomial)polynomial, 5);
+    static const struct {
+        HsMuonPolynomial polynomial;
+        int64_t steps;
+    } iterations[] = { { HS_MUON_NEWTON_SCHULZ, 5 },
+                       { HS_MUON_POLAR_EXPRESS, 5 },
+                       { HS_MUON_POLAR_EXPRESS, 3 },
+                       { HS_MUON_POLAR_EXPRESS, 7 } };
+    for (size_t i = 0; i < sizeof iterations / sizeof *iterations; i++) {
+        HsMuonConfig muon = plain.muon;
+        muon.polynomial = iterations[i].polynomial;
+        muon.steps = iterations[i].steps;
+        compare(hs_backend_ref(), &muon);
+        compare(cpu(), &muon);
     }
-    compare(cpu(), HS_MUON_POLAR_EXPRESS, 3);
-    compare(cpu(), HS_MUON_POLAR_EXPRESS, 7);
+}
+
+/* Each by itself, then all together. */
+Test(muon, equals_its_variants_in_double)
+{
+    static const int variants[] = { 1, 2, 4, 8, 16, 32, 63 };
+    for (size_t i = 0; i < sizeof variants / sizeof *variants; i++) {
+        const int variant = variants[i];
+        HsMuonConfig muon = plain.muon;
+        muon.equilibrate = (variant & 1) != 0;
+        muon.beta2 = variant & 2 ? 0.9 : 0.0;
+        muon.cautious_decay = (variant & 4) != 0;
+        muon.head_group = variant & 8 ? 1 : variant & 16 ? 2 : 0;
+        muon.momentum_start = 0.5;
+        muon.momentum_warmup_steps = variant & 32 ? 2 : 0;
+        compare(hs_backend_ref(), &muon);
+        compare(cpu(), &muon);
+    }
 }
 
 /* The polynomials' bands: five steps take singular values that are not too small into 0.68 .. 1.13 (Jordan et al. 2024)

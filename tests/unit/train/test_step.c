@@ -68,6 +68,7 @@ static void transcribe(const Run *run, const HsPrepareStepArgs *args, HsStepStat
     outcome->learning_rate = run->input.learning_rates[state->counters.schedule_steps - run->input.first_schedule_step];
     *scalars = (HsStepScalars){
         .learning_rate = (float)outcome->learning_rate,
+        .momentum = (float)run->input.momenta[state->counters.schedule_steps - run->input.first_schedule_step],
         .gradient_multiplier = (float)(clip / scale),
         .bias_correction1 = (float)(1 - pow(args->beta1, (double)(state->counters.moment_steps + 1))),
         .bias_correction2 = (float)(1 - pow(args->beta2, (double)(state->counters.moment_steps + 1))),
@@ -106,8 +107,10 @@ static void follow(const HsLossScaling *scaling, double clip_norm, bool stops)
     for (int step = 0; step < STEPS; step++) {
         draw_gradients(&run, step);
         run.input = (HsStepInput){ .first_schedule_step = run.state.counters.schedule_steps - step % HS_STEPS_AHEAD };
-        for (int i = 0; i < HS_STEPS_AHEAD; i++)
+        for (int i = 0; i < HS_STEPS_AHEAD; i++) {
             run.input.learning_rates[i] = 1e-3 / (double)(step + i + 1);
+            run.input.momenta[i] = 1 - 0.1 / (double)(step + i + 1);
+        }
         const HsPrepareStepArgs args = { .sum_squares = run.sum_squares,
                                          .nonfinite = run.nonfinite,
                                          .count = TENSORS,
