@@ -190,16 +190,34 @@ HsOptimizerKind hs_optimizer_kind_of(const HsOptimizerConfig *config, const HsSp
     return rules[kind].serves == NULL || rules[kind].serves(span) ? kind : HS_OPTIMIZER_ADAMW;
 }
 
+/* Every rule's last. */
+static const HsRuleState average = { "average", HS_F32, false, shape_of_weight, NULL };
+
+const HsRuleState *hs_rule_state(const HsOptimizerConfig *config, const HsSpan *span, int index)
+{
+    const HsRuleState *const states = rules[hs_optimizer_kind_of(config, span)].states;
+    int count = 0;
+    while (count < HS_RULE_STATES && states[count].name && (!states[count].needed || states[count].needed(config)))
+        count++;
+    if (index < count)
+        return &states[index];
+    return index == count && config->average_decay > 0 ? &average : NULL;
+}
+
 int hs_optimizer_state_count(const HsOptimizerConfig *config, const HsSpan *span)
 {
-    const HsRuleState *states = rules[hs_optimizer_kind_of(config, span)].states;
     int count = 0;
-    while (count < HS_SPAN_STATES && states[count].name && (!states[count].needed || states[count].needed(config)))
+    while (hs_rule_state(config, span, count))
         count++;
     return count;
 }
 
 const char *hs_optimizer_state_name(const HsOptimizerConfig *config, const HsSpan *span, int index)
 {
-    return rules[hs_optimizer_kind_of(config, span)].states[index].name;
+    return hs_rule_state(config, span, index)->name;
+}
+
+const HsTensor *hs_optimizer_average(const HsOptimizerConfig *config, const HsSpan *span)
+{
+    return config->average_decay > 0 ? &span->state[hs_optimizer_state_count(config, span) - 1] : NULL;
 }

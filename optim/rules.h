@@ -18,8 +18,10 @@ typedef struct HsRuleState {
     bool (*needed)(const HsOptimizerConfig *config); /* NULL: always */
 } HsRuleState;
 
+enum { HS_RULE_STATES = HS_SPAN_STATES - 1 };
+
 typedef struct HsUpdateRule {
-    HsRuleState states[HS_SPAN_STATES]; /* without a name: no more */
+    HsRuleState states[HS_RULE_STATES]; /* without a name: no more */
     bool (*serves)(const HsSpan *span); /* NULL: everything */
     const char *served;                 /* that in words */
     HsStatus (*check)(const HsOptimizerConfig *config);
@@ -33,6 +35,8 @@ typedef struct HsUpdateRule {
 } HsUpdateRule;
 
 const HsUpdateRule *hs_rule_get(HsOptimizerKind kind);
+/* What a span keeps, by its rule and then by averages; NULL: no more. */
+const HsRuleState *hs_rule_state(const HsOptimizerConfig *config, const HsSpan *span, int index);
 /* One span by its rule, at once. */
 HsStatus hs_rule_apply(const HsOptimizer *optimizer, HsContext *context, const HsSpan *span,
                        const HsUpdateArgs *update);

@@ -29,6 +29,7 @@ HsSpan hs_span_cut(const HsSpan *whole, int64_t first, int64_t count)
                                   &part.protection.pull,
                                   &part.epilogue.back[0].anchor,
                                   &part.epilogue.back[1].anchor,
+                                  &part.epilogue.average,
                                   &part.epilogue.snapshots[0],
                                   &part.epilogue.snapshots[1] };
     part.first = whole->first + first;
@@ -49,6 +50,15 @@ HsSpan hs_span_cut(const HsSpan *whole, int64_t first, int64_t count)
     return part;
 }
 
+static HsUpdateEpilogue epilogue_of(const HsOptimizer *optimizer, const HsSpan *span)
+{
+    HsUpdateEpilogue epilogue = span->epilogue;
+    const HsTensor *average = hs_optimizer_average(&optimizer->config, span);
+    if (average)
+        epilogue.average = *average;
+    return epilogue;
+}
+
 /* What surrounds the rule.  Biases, norm weights and other vectors are not decayed: the span says so. */
 HsUpdateArgs hs_rule_update(const HsOptimizer *optimizer, const HsSpan *span)
 {
@@ -66,6 +76,6 @@ HsUpdateArgs hs_rule_update(const HsOptimizer *optimizer, const HsSpan *span)
         .master = span->master,
         .weight = span->weight,
         .protection = span->protection,
-        .epilogue = span->epilogue,
+        .epilogue = epilogue_of(optimizer, span),
     };
 }

@@ -40,6 +40,7 @@ HsStatus hs_optimizer_init(HsOptimizer *optimizer, HsDevice *device, const HsOpt
                                 .learning_rate_scale = 1.0 };
     HS_TRY(hs_rule_check_setting("weight_decay", config->weight_decay, INFINITY));
     HS_TRY(hs_rule_check_setting("clip_norm", config->clip_norm, INFINITY));
+    HS_TRY(hs_rule_check_setting("average_decay", config->average_decay, 1));
     HS_TRY(hs_rule_get(config->kind)->check(config));
     HS_TRY(hs_scaler_init(scaler, &optimizer->counters));
 
@@ -99,7 +100,7 @@ static HsTensor master_of(const HsSpan *span, HsDtype master)
 
 static HsTensor state_of(const HsOptimizer *optimizer, const HsSpan *span, int index)
 {
-    const HsRuleState *state = &hs_rule_get(hs_optimizer_kind_of(&optimizer->config, span))->states[index];
+    const HsRuleState *state = hs_rule_state(&optimizer->config, span, index);
     HsTensor tensor = state->shape(span);
     tensor.dtype = state->is_moment ? optimizer->config.moments : state->dtype;
     return tensor;
@@ -156,6 +157,12 @@ HsStatus hs_optimizer_commit(HsOptimizer *optimizer, HsSpan *spans, int count, H
         if (spans[i].group)
             HS_TRY(hs_rule_get(spans[i].group->kind)->check(&optimizer->config));
         reserve_spans(optimizer, spans + i, end - i, master, &scratch);
+        const bool bare = !hs_tensor_present(&spans[i].master) && spans[i].weight.dtype != HS_F32;
+        if (offload && bare && optimizer->config.average_decay > 0)
+            return hs_fail(HS_ECONFIG,
+                           "memory.offload: averages are made on the host from f32, and %s has no master: set "
+                           "average.decay to 0, memory.offload to none, or precision.master_weights to true",
+                           spans[i].name);
     }
     if (scratch > 0)
         hs_arena_reserve(&optimizer->scratch, scratch);
@@ -269,6 +276,7 @@ static HsStatus prepare(HsOptimizer *optimizer, HsContext *context, const HsSpan
                                      .beta1 = config->beta1,
                                      .beta2 = config->beta2,
                                      .clip_norm = config->clip_norm,
+                                     .average_decay = config->average_decay,
                                      .scaling = hs_scaler_rule(&optimizer->scaling),
                                      .state = optimizer->state,
                                      .scalars = optimizer->scalars,
@@ -339,18 +347,43 @@ HsStatus hs_optimizer_step(HsOptimizer *optimizer, HsContext *context, const HsS
     return HS_OK;
 }
 
+/* With an offload, weights that are f32 may be the device's, and all else is the host's. */
+static HsStatus begin_average(const HsOptimizer *optimizer, HsContext *context, const HsSpan *span,
+                              const HsTensor *average)
+{
+    const HsTensor *p = hs_tensor_present(&span->master) ? &span->master : &span->weight;
+    HsDevice *device = optimizer->device;
+    if (p->dtype == HS_F32)
+        return device->copy(device, context->stream, average->data, p->data, hs_tensor_bytes(p));
+    return hs_op_convert(context, &(HsConvertArgs){ .x = *p, .y = *average });
+}
+
+HsStatus hs_optimizer_begin_averages(const HsOptimizer *optimizer, HsContext *context, const HsSpan *spans, int count)
+{
+    for (int i = 0; i < count; i++) {
+        const HsTensor *average = hs_optimizer_average(&optimizer->config, &spans[i]);
+        if (average)
+            HS_TRY(begin_average(optimizer, context, &spans[i], average));
+    }
+    return HS_OK;
+}
+
 HsStatus hs_optimizer_reset_state(HsOptimizer *optimizer, HsContext *context, const HsSpan *spans, int count)
 {
     HsDevice *device = optimizer->device;
     assert(optimizer->in_flight == 0);
-    for (int i = 0; i < count; i++)
+    for (int i = 0; i < count; i++) {
+        const HsTensor *average = hs_optimizer_average(&optimizer->config, &spans[i]);
         for (int s = 0; s < hs_optimizer_state_count(&optimizer->config, &spans[i]); s++) {
             const HsTensor *state = &spans[i].state[s];
+            if (state == average) /* the first step makes it the parameter */
+                continue;
             if (optimizer->config.disk) /* the host's alone */
                 memset(state->data, 0, hs_tensor_bytes(state));
             else
                 HS_TRY(device->fill_zero(device, context->stream, state->data, hs_tensor_bytes(state)));
         }
+    }
     optimizer->counters.moment_steps = 0;
     return HS_OK;
 }

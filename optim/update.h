@@ -39,7 +39,7 @@ typedef struct HsOptimizerGroup {
     double learning_rate_scale; /* its peak rate over the run's */
 } HsOptimizerGroup;
 
-enum { HS_SPAN_STATES = 4 };
+enum { HS_SPAN_STATES = 5 };
 
 /* What a matrix does in the network, bits: y = w x; the same, with a row for each word of the vocabulary; each token
  * looks up a row. */
@@ -115,7 +115,8 @@ typedef struct HsOptimizerConfig {
     HsOptimizerKind kind;
     double beta1, beta2, epsilon, momentum, weight_decay, clip_norm; /* clip_norm 0: none */
     bool nesterov;
-    HsDtype moments; /* of AdamW: f32 or bf16, rounded stochastically */
+    double average_decay; /* of a moving average of every parameter, kept with its states; 0: none */
+    HsDtype moments;      /* of AdamW: f32 or bf16, rounded stochastically */
     HsMuonConfig muon;
     uint64_t seed;          /* stochastic rounding */
     HsOffloadLevel offload; /* what lies on the host, which updates it (optim/offload.h) */
@@ -169,8 +170,11 @@ HsOptimizerKind hs_optimizer_kind_of(const HsOptimizerConfig *config, const HsSp
 const char *hs_optimizer_kind_name(HsOptimizerKind kind);
 /* Which parameters the rule serves, in words; NULL: all. */
 const char *hs_optimizer_kind_serves(HsOptimizerKind kind);
-/* How many state tensors a span has by its rule, and their names: "m", "v", "momentum", "m_absmax", "v_absmax". */
+/* How many state tensors a span has by its rule, and their names: "m", "v", "momentum", "m_absmax", "v_absmax"; behind
+ * them, with average_decay, "average". */
 int hs_optimizer_state_count(const HsOptimizerConfig *config, const HsSpan *span);
+/* f32, of the span's shape; NULL: averages are not kept */
+const HsTensor *hs_optimizer_average(const HsOptimizerConfig *config, const HsSpan *span);
 const char *hs_optimizer_state_name(const HsOptimizerConfig *config, const HsSpan *span, int index);
 
 HsStatus hs_optimizer_init(HsOptimizer *optimizer, HsDevice *device, const HsOptimizerConfig *config,
@@ -186,7 +190,10 @@ void hs_optimizer_view(const HsOptimizer *optimizer, const HsSpan *own, HsDtype 
 /* weight = round(master), wherever there is a master. */
 HsStatus hs_optimizer_round_weights(const HsOptimizer *optimizer, HsContext *context, const HsSpan *spans, int count);
 
-/* Zero moments or momentum, as at the start; the next step is AdamW's first again. */
+/* average = p, wherever averages are kept. */
+HsStatus hs_optimizer_begin_averages(const HsOptimizer *optimizer, HsContext *context, const HsSpan *spans, int count);
+
+/* Zero moments or momentum, as at the start; the next step is AdamW's first again, and averages begin again with it. */
 HsStatus hs_optimizer_reset_state(HsOptimizer *optimizer, HsContext *context, const HsSpan *spans, int count);
 
 /* Allocates nothing.  HS_OK also for skipped steps: look at the report.  coef = min(1, clip / (norm + 1e-6)). */

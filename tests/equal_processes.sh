@@ -40,6 +40,10 @@ done
 for recipe in current delayed block mxfp8 nvfp4; do
     matrix "fp8, $recipe" "2:0 2:1 2:2 4:0 4:1 4:2" precision.mode=fp8 precision.fp8.recipe=$recipe precision.fp8.keep=none
 done
+matrix "muon of today" "$every" optimizer.kind=muon muon.beta2=0.95 muon.equilibrate=true muon.cautious_decay=true \
+    muon.head_group=1 muon.momentum_warmup_steps=8
+matrix "averages" "$every" average.decay=0.9
+matrix "averages, no masters" "$every" average.decay=0.9 precision.master_weights=false
 matrix "moments in bf16" "$every" optimizer.moments=bf16
 matrix "16-bit gradients" "$every" precision.gradients=compute
 matrix "no masters" "$every" precision.master_weights=false

@@ -16,7 +16,8 @@
     X(MASTERS, "master weights", "f32 copies of 16-bit weights, which updates are added to")                         \
     X(PACKED, "packed weights", "matrices in the order in which this device's products read them")                   \
     X(GRADIENTS, "gradients", "of every parameter, accumulated over the micro-batches of a step")                    \
-    X(MOMENTS, "optimizer moments", "AdamW's two moments, in f32, bf16 or 8 bits; a momentum of SGD or Muon")        \
+    X(MOMENTS, "optimizer moments",                                                                                  \
+      "AdamW's two moments, in f32, bf16 or 8 bits; a momentum of SGD or Muon; averages")                            \
     X(OFFLOADED, "offloaded states", "in the host's memory: masters, moments, and buffers to exchange them through") \
     X(ON_DISK, "states on disk",                                                                                     \
       "in files that memory.place.disk holds: moments, and masters where they have no room")                         \

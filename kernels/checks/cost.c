@@ -89,6 +89,7 @@ static double bytes_of_epilogue(const HsTensor *weight, const HsUpdateEpilogue *
         bytes += once(&epilogue->back[i].anchor);
     for (int i = 0; i < epilogue->snapshot_count; i++)
         bytes += once(&epilogue->snapshots[i]);
+    bytes += twice(&epilogue->average);
     if (epilogue->packed_transposed && epilogue->packed_transposed->data)
         bytes += once(weight);
     if (epilogue->packed && epilogue->packed->data)
@@ -155,6 +156,11 @@ static double more_of_normalize(const HsNormalizeArgs *args)
 static double more_of_scale_neurons(const HsScaleNeuronsArgs *args)
 {
     return (double)sizeof *args->scalars;
+}
+
+static double more_of_average(const HsAverageArgs *args)
+{
+    return (double)sizeof *args->rate;
 }
 
 static double more_of_descend(const HsDescendArgs *args)
@@ -232,6 +238,7 @@ static const struct {
     .normalize = more_of_normalize,
     .scale_neurons = more_of_scale_neurons,
     .descend = more_of_descend,
+    .average = more_of_average,
     .cross_entropy = more_of_cross_entropy,
     .match_logits = more_of_match_logits,
     .distill = more_of_distill,

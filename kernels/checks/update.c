@@ -40,6 +40,8 @@ static HsStatus check_epilogue(const char *op, const HsTensor *weight, const HsU
                        epilogue->back_count, epilogue->snapshot_count, HS_MOST_STEPS_BACK);
     for (int i = 0; i < epilogue->back_count; i++)
         HS_TRY(hs_rule_count(op, "anchor of a step back", HS_DTYPES_WIDE, &epilogue->back[i].anchor, count));
+    if (hs_tensor_present(&epilogue->average))
+        HS_TRY(hs_rule_count(op, "average", HS_DTYPES_WIDE, &epilogue->average, count));
     for (int i = 0; i < epilogue->snapshot_count; i++)
         HS_TRY(hs_rule_count(op, "snapshot", HS_DTYPES_WIDE, &epilogue->snapshots[i], count));
     HS_TRY(check_packed(op, weight, epilogue->packed_transposed, true));
@@ -138,6 +140,13 @@ HsStatus hs_check_descend(const HsDescendArgs *args)
     HS_TRY(check_update("descend", &args->update));
     return hs_rule_count("descend", "direction", HS_DTYPES_ACT, &args->direction,
                          hs_tensor_count(&args->update.weight));
+}
+
+HsStatus hs_check_average(const HsAverageArgs *args)
+{
+    if (args->rate == NULL)
+        return hs_fail(HS_EINVAL, "average: rate is missing");
+    return hs_check_operands("average", &hs_operands.average, args);
 }
 
 HsStatus hs_check_begin_step(const HsBeginStepArgs *args)

@@ -616,6 +616,9 @@ const HsOperands hs_operands = {
 #define A HsScaleNeuronsArgs
     .scale_neurons.rows = { ROW(x, UPDATE, ACT, "R C"), ROW(second_moment, UPDATE, WIDE, "R") },
 #undef A
+#define A HsAverageArgs
+    .average.rows = { ROW(x, READ, ACT, ""), ROW(average, UPDATE, WIDE, "") },
+#undef A
 #define A HsConvertArgs
     .convert.rows = { ROW(x, READ, ACT, ""), ROW(y, WRITE, ACT, "") },
 #undef A

@@ -99,6 +99,7 @@
       "importance = max(0, importance + path / ((p - anchor)^2 + damping)); anchor = p; path = 0")                    \
     X(importance_stats, HsImportanceStatsArgs, "maximum, sum and sum of squares, per tensor")                         \
     X(penalty, HsPenaltyArgs, "sum of importance (p - anchor)^2, per tensor")                                         \
+    X(average, HsAverageArgs, "average += rate (x - average)")                                                        \
     X(interpolate, HsInterpolateArgs, "p = anchor + rate (p - anchor); weight = round(p)")                            \
     X(begin_step, HsBeginStepArgs, "gradient_scales = loss scale / counted targets")                                  \
     X(prepare_step, HsPrepareStepArgs,                                                                                \
@@ -626,6 +627,7 @@ typedef struct HsGradStatsArgs {
 typedef struct HsStepScalars {
     float learning_rate;
     float momentum;            /* of the operation of this name */
+    float average_rate;        /* how far an average of the parameters moves; 0 in a skipped step */
     float gradient_multiplier; /* clip coefficient / loss scale */
     float bias_correction1;    /* 1 - beta1^t, from double */
     float bias_correction2;
@@ -655,12 +657,14 @@ typedef struct HsStepBack {
 } HsStepBack;
 
 /* What follows an update rule, piece by piece of the parameter while a cache still holds it: nothing is read from
- * memory twice.  In this order: steps back (Reptile, MER), also where the step is skipped; snapshots become p; the
- * weight's packed layouts are written again.  All zero: nothing follows. */
+ * memory twice.  In this order: steps back (Reptile, MER), also where the step is skipped; the average moves by the
+ * step's average_rate, as the operation of this name, to the bit; snapshots become p; the weight's packed layouts are
+ * written again.  All zero: nothing follows. */
 enum { HS_MOST_STEPS_BACK = 2 };
 typedef struct HsUpdateEpilogue {
     HsStepBack back[HS_MOST_STEPS_BACK];
     int back_count;
+    HsTensor average;                       /* f32 */
     HsTensor snapshots[HS_MOST_STEPS_BACK]; /* f32 */
     int snapshot_count;
     /* of a matrix: as pack_weight makes them with transposed and without; NULL, or data NULL: none */
@@ -865,6 +869,13 @@ typedef struct HsInterpolateArgs {
     HsRng rng;
 } HsInterpolateArgs;
 
+/* An exponential moving average of parameters (Polyak & Juditsky 1992 take the mean); at rate 1 it is x to the bit. */
+typedef struct HsAverageArgs {
+    const float *rate; /* device */
+    HsTensor x;        /* act */
+    HsTensor average;  /* f32, same count */
+} HsAverageArgs;
+
 typedef struct HsBeginStepArgs {
     const HsStepInput *input; /* device */
     const HsStepState *state; /* device */
@@ -880,6 +891,7 @@ typedef struct HsPrepareStepArgs {
     const HsStepInput *input; /* device */
     double beta1, beta2;      /* bias corrections */
     double clip_norm;         /* 0: none */
+    double average_decay;     /* 0: there is no average */
     HsLossScaling scaling;
     HsStepState *state;     /* device, read and written */
     HsStepScalars *scalars; /* device */

@@ -83,10 +83,13 @@ HS_STEP_FUNCTION int64_t hs_step_index(const HsStepInput *input, int64_t schedul
 }
 
 /* Everything but the sums: state becomes the next step's. */
-HS_STEP_FUNCTION void hs_step_prepare(const HsStepGradients *gradients, const HsStepInput *input, double beta1,
-                                      double beta2, double clip_norm, const HsLossScaling *rule, HsStepState *state,
-                                      HsStepScalars *scalars, HsStepOutcome *outcome)
+HS_STEP_FUNCTION void hs_step_prepare(const HsStepGradients *gradients, const HsPrepareStepArgs *args)
 {
+    const HsStepInput *const input = args->input;
+    const double clip_norm = args->clip_norm;
+    HsStepState *const state = args->state;
+    HsStepScalars *const scalars = args->scalars;
+    HsStepOutcome *const outcome = args->outcome;
     const double scale = (double)state->counters.loss_scale;
     const bool broken = gradients->nonfinite > 0;
     outcome->loss_scale = state->counters.loss_scale;
@@ -96,7 +99,7 @@ HS_STEP_FUNCTION void hs_step_prepare(const HsStepGradients *gradients, const Hs
     const int64_t index = hs_step_index(input, state->counters.schedule_steps);
     outcome->learning_rate = input->learning_rates[index];
     const HsScalerVerdict verdict =
-        state->halted ? HS_SCALER_SKIP : hs_step_update_scale(rule, &state->counters, broken);
+        state->halted ? HS_SCALER_SKIP : hs_step_update_scale(&args->scaling, &state->counters, broken);
     const bool apply = verdict == HS_SCALER_APPLY;
     /* The norm is that of the true gradients, so the limit means the same at every loss scale. */
     outcome->clip_coefficient = clip_norm > 0 && apply ? fmin(1.0, clip_norm / (outcome->gradient_norm + 1e-6)) : 1.0;
@@ -106,8 +109,10 @@ HS_STEP_FUNCTION void hs_step_prepare(const HsStepGradients *gradients, const Hs
     scalars->learning_rate = (float)outcome->learning_rate;
     scalars->momentum = (float)input->momenta[index];
     scalars->gradient_multiplier = (float)(outcome->clip_coefficient / scale);
-    scalars->bias_correction1 = (float)(1.0 - pow(beta1, t));
-    scalars->bias_correction2 = (float)(1.0 - pow(beta2, t));
+    scalars->bias_correction1 = (float)(1.0 - pow(args->beta1, t));
+    scalars->bias_correction2 = (float)(1.0 - pow(args->beta2, t));
+    /* A plain mean until it is as long as the average remembers: no start to be corrected for. */
+    scalars->average_rate = apply && args->average_decay > 0 ? (float)fmax(1.0 - args->average_decay, 1.0 / t) : 0.0f;
     scalars->unscale = (float)(1.0 / scale);
     scalars->skip = !apply;
 
@@ -128,8 +133,7 @@ HS_STEP_FUNCTION void hs_step_prepare_all(const HsPrepareStepArgs *args)
     HsStepGradients gradients = { 0.0, 0, -1 };
     for (int i = 0; i < args->count; i++)
         hs_step_add_tensor(&gradients, i, args->sum_squares[i], args->nonfinite[i]);
-    hs_step_prepare(&gradients, args->input, args->beta1, args->beta2, args->clip_norm, &args->scaling, args->state,
-                    args->scalars, args->outcome);
+    hs_step_prepare(&gradients, args);
 }
 
 HS_STEP_FUNCTION void hs_step_begin(const HsBeginStepArgs *args)

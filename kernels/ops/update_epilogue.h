@@ -20,9 +20,11 @@ static inline HsStatus hs_pack_apart(HsContext *context, const HsTensor *weight,
     return context->backend->pack_weight(context, &args);
 }
 
-static inline HsStatus hs_update_epilogue_apart(HsContext *context, const HsUpdateEpilogue *epilogue,
-                                                const HsTensor *master, const HsTensor *weight)
+static inline HsStatus hs_update_epilogue_apart(HsContext *context, const HsUpdateArgs *update)
 {
+    const HsUpdateEpilogue *const epilogue = &update->epilogue;
+    const HsTensor *const master = &update->master, *const weight = &update->weight;
+    const HsTensor *const parameter = hs_tensor_present(master) ? master : weight;
     for (int i = 0; i < epilogue->back_count; i++) {
         HsInterpolateArgs args;
         args.anchor = epilogue->back[i].anchor;
@@ -32,10 +34,17 @@ static inline HsStatus hs_update_epilogue_apart(HsContext *context, const HsUpda
         args.rng = epilogue->back[i].rng;
         HS_TRY(context->backend->interpolate(context, &args));
     }
+    if (hs_tensor_present(&epilogue->average)) {
+        HsAverageArgs args;
+        args.rate = &update->scalars->average_rate;
+        args.x = *parameter;
+        args.average = epilogue->average;
+        HS_TRY(context->backend->average(context, &args));
+    }
     for (int i = 0; i < epilogue->snapshot_count; i++) {
         HsConvertArgs args;
         memset(&args, 0, sizeof args);
-        args.x = hs_tensor_present(master) ? *master : *weight;
+        args.x = *parameter;
         args.y = epilogue->snapshots[i];
         HS_TRY(context->backend->convert(context, &args)); /* exact: f32 holds every 16-bit value */
     }

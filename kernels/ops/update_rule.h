@@ -26,7 +26,7 @@
  *   gradient step:  g + pull' gradient strength;  g + weight (p - anchor)
  *   proximal step:  p - k / (1 + k) (p - anchor), k = lr weight, kept below infinity
  *   path:           path - unscaled gradient * (stored - before)
- *   step back:      anchor + rate (p - anchor) */
+ *   step back:      anchor + rate (p - anchor), and an average of p moves by rate (p - average) */
 #define HS_RULE_PULL(fma, g, strength, pull)              fma(pull, strength, g)
 #define HS_RULE_PENALTY(fma, g, weight, p, anchor)        fma((p) - (anchor), weight, g)
 #define HS_RULE_PROXIMAL(fma, p, k, anchor)               fma(-((k) / ((k) + 1.0f)), (p) - (anchor), p)

@@ -92,7 +92,7 @@ static double whole_gradient(const HsUpdateArgs *update, int64_t index, double g
 
 static HsStatus follow(HsContext *context, const HsUpdateArgs *update)
 {
-    return hs_update_epilogue_apart(context, &update->epilogue, &update->master, &update->weight);
+    return hs_update_epilogue_apart(context, update);
 }
 
 static void store_moments(const HsAdamWArgs *args, int64_t index, double m, double v)
@@ -279,6 +279,17 @@ HsStatus hs_ref_normalize(HsContext *context, const HsNormalizeArgs *args)
     const double norm = sqrt(*args->sum_squares) + (double)args->epsilon;
     for (int64_t i = 0; i < hs_tensor_count(&args->x); i++)
         hs_ref_store(&args->y, i, hs_ref_load(&args->x, i) / norm);
+    return HS_OK;
+}
+
+HsStatus hs_ref_average(HsContext *context, const HsAverageArgs *args)
+{
+    (void)context;
+    for (int64_t i = 0; i < hs_tensor_count(&args->average); i++) {
+        const double average = hs_ref_load(&args->average, i);
+        const double x = hs_ref_load(&args->x, i);
+        hs_ref_store(&args->average, i, *args->rate == 1.0f ? x : average + (double)*args->rate * (x - average));
+    }
     return HS_OK;
 }
 

@@ -393,6 +393,12 @@ enum { HS_MOST_LAYERS = 1024 };
     X(S, STRING, FUTURE, wsd_shape, "sqrt", 0, 0, HS_WORDS(HS_DECAY_SHAPES), "",                                       \
       "how wsd's rate falls, x going from 0 to 1; sqrt: as 1 - sqrt(x); linear: as 1 - x; cosine: as half a wave")
 
+#define HS_KEYS_AVERAGE(X, S)                                                                                        \
+    X(S, REAL, FIXED, decay, 0, 0, 0.9999999, NULL, "",                                                              \
+      "of an exponential moving average of every parameter, such as 0.999, at first a plain mean; it is evaluated, " \
+      "sampled, saved as the model and exported in place of what is trained, which a checkpoint has with the "       \
+      "optimizer's states; 4 bytes a parameter. 0: none")
+
 #define HS_KEYS_MEMORY(X, S)                                                                                           \
     X(S, STRING, FREE, recompute, "none", 0, 0, HS_WORDS(HS_RECOMPUTE_POLICIES), "",                                   \
       "which activations backward computes again instead of keeping them")                                             \
@@ -677,6 +683,7 @@ enum { HS_MOST_LAYERS = 1024 };
     S(optimizer, HS_KEYS_OPTIMIZER, "update rule")                      \
     S(muon, HS_KEYS_MUON, "optimizer.kind: muon")                       \
     S(schedule, HS_KEYS_SCHEDULE, "learning rate over applied steps")   \
+    S(average, HS_KEYS_AVERAGE, "moving averages of the parameters")    \
     S(memory, HS_KEYS_MEMORY, "activations kept, and limits")           \
     S(distributed, HS_KEYS_DISTRIBUTED, "several processes")            \
     S(kernels, HS_KEYS_KERNELS, "how operations run on a device")       \

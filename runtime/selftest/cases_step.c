@@ -66,6 +66,7 @@ static HsStatus prepare_records(HsTrial *trial, HsContext *reference)
     (void)reference;
     const int64_t start = trial->config->start;
     const HsStepInput input = { .learning_rates = { 1e-3, 2e-3, 3e-3, 4e-3 },
+                                .momenta = { 0.85, 0.9, 0.95, 0.97 },
                                 .first_schedule_step = 40,
                                 .counted = { 1021.0f, 77.0f } };
     const HsStepState state = { .counters = { .applied_steps = 51,
@@ -93,6 +94,7 @@ static HsStatus call_prepare(HsTrial *trial, HsContext *context, const HsTensor 
                                      .beta1 = 0.9,
                                      .beta2 = 0.95,
                                      .clip_norm = 1.0,
+                                     .average_decay = 0.9,
                                      .scaling = { .dynamic = true,
                                                   .growth_factor = 2.0,
                                                   .backoff_factor = 0.5,

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Cases of what changes the direction of a step before it is taken: a matrix brought to one size, and its neurons.
+ * Cases of parts of an update: a matrix brought to one size, and its neurons, before a step; after it, the average.
  */
+#include <math.h>
 #include <string.h>
 
 #include "runtime/selftest/trial.h"
@@ -129,4 +130,67 @@ const HsOpTest hs_op_test_scale_neurons = {
     .prepare = prepare_neurons,
     .bound = bound_neurons,
     .call = call_neurons,
+};
+
+/* average: x in dtype */
+#define AVERAGE_OF(n)                                                                    \
+    { HS_F32, HS_F32, HS_F32, .columns = n }, { HS_BF16, HS_F32, HS_F32, .columns = n }, \
+    {                                                                                    \
+        HS_F16, HS_F32, HS_F32, .columns = n                                             \
+    }
+static const HsCase average_cases[] = {
+    AVERAGE_OF(1),     AVERAGE_OF(3),
+    AVERAGE_OF(17),    AVERAGE_OF(64),
+    AVERAGE_OF(129),   AVERAGE_OF(5000),
+    AVERAGE_OF(20000), { HS_BF16, HS_F32, HS_F32, .columns = 64, .options = HS_CASE_UNALIGNED }
+};
+
+enum { AVERAGE_RATE, AVERAGE_X, AVERAGE };
+
+static const float average_rate = 0.07f;
+
+static void declare_average(HsTrial *trial)
+{
+    const int64_t count = trial->config->columns;
+    trial->operands[AVERAGE_RATE] =
+        hs_filled(hs_input("rate", 0.0, hs_tensor_1d(NULL, HS_U8, sizeof average_rate)), HS_FILL_ZERO);
+    trial->operands[AVERAGE_X] = hs_input("x", 1.0, hs_tensor_1d(NULL, trial->config->dtype, count));
+    trial->operands[AVERAGE] = hs_updated("average", 1.0, hs_tensor_1d(NULL, HS_F32, count));
+}
+
+static HsStatus prepare_average(HsTrial *trial, HsContext *reference)
+{
+    (void)reference;
+    memcpy(trial->operands[AVERAGE_RATE].image, &average_rate, sizeof average_rate);
+    return HS_OK;
+}
+
+static HsStatus call_average(HsTrial *trial, HsContext *context, const HsTensor *t)
+{
+    (void)trial;
+    return hs_op_average(context,
+                         &(HsAverageArgs){ .rate = t[AVERAGE_RATE].data, .x = t[AVERAGE_X], .average = t[AVERAGE] });
+}
+
+/* Difference and product, then the sum. */
+static void bound_average(HsTrial *trial)
+{
+    for (int64_t i = 0; i < trial->config->columns; i++) {
+        const double distance = fabs(hs_initial(trial, AVERAGE_X)[i] - hs_initial(trial, AVERAGE)[i]);
+        trial->operands[AVERAGE].error[i] =
+            hs_gamma(2) * (double)average_rate * distance + hs_gamma(1) * fabs(hs_exact(trial, AVERAGE)[i]);
+    }
+}
+
+static const HsCase average_timed[] = { { HS_F32, HS_F32, HS_F32, .columns = 768 * 3072 } };
+
+const HsOpTest hs_op_test_average = {
+    .cases = average_cases,
+    .case_count = HS_COUNT_OF(average_cases),
+    .timed = average_timed,
+    .timed_count = HS_COUNT_OF(average_timed),
+    .declare = declare_average,
+    .prepare = prepare_average,
+    .bound = bound_average,
+    .call = call_average,
 };

@@ -36,6 +36,7 @@ static HsStatus optimizer_config(const HsConfig *config, const HsPrecision *prec
         .nesterov = config->optimizer.nesterov,
         .weight_decay = config->training.weight_decay,
         .clip_norm = config->optimizer.clip_norm,
+        .average_decay = config->average.decay,
         .moments = hs_is(config->optimizer.moments, "bf16") ? HS_BF16 : HS_F32,
         .muon = { .momentum = config->muon.momentum,
                   .momentum_start = config->muon.momentum_start,
@@ -323,6 +324,7 @@ HsStatus hs_training_allocate(HsTraining *training)
     HS_TRY(hs_training_create_teacher(training));
     HS_TRY(create_programs(training, hs_training_micro_batch(training)));
     HS_TRY(create_optimizer(training));
+    HS_TRY(hs_training_create_averages(training));
     HS_TRY(create_sums(training));
     HS_TRY(hs_continual_create_shared(&training->continual_config, context, &training->exchange.share,
                                       &training->continual));
@@ -352,6 +354,7 @@ void hs_training_release(HsTraining *training)
     if (training->has_model)
         hs_model_destroy(&training->model);
     training->has_model = false;
+    hs_training_destroy_averages(training);
     hs_training_destroy_exchange(training);
     hs_shards_destroy(&training->exchange.shards);
     training->spans = NULL;

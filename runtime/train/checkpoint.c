@@ -2,8 +2,10 @@
  *
  * What a checkpoint of a run holds, and the way back.
  *
- *   model.safetensors      every parameter: the FP32 master where there is one, else the weight itself
- *   optimizer.safetensors  "<parameter>.<m|v|m_absmax|v_absmax|momentum>" for every trainable parameter
+ *   model.safetensors      every parameter: the FP32 master where there is one, else the weight itself; with
+ *                          average.decay the average
+ *   optimizer.safetensors  "<parameter>.<m|v|m_absmax|v_absmax|momentum|second_moment>" for every trainable parameter,
+ *                          and with average.decay "<parameter>.trained", what model.safetensors has without
  *                          of delayed scaling (precision.fp8) also fp8.history, fp8.kept and fp8.recorded
  *   trainer.json           HsTrainingState (numbers.c); the strategies' part (checkpoint_continual.c)
  *   continual.safetensors  the strategies' tensors and the replay buffer
@@ -55,6 +57,27 @@ static HsStatus list_scales(HsRun *run, TensorLists *lists)
     return HS_OK;
 }
 
+/* A state by its name, or in place of the average, which the model's file has, what is trained. */
+static HsNamedTensor entry_of(HsTraining *training, int parameter, int state)
+{
+    const HsOptimizerConfig *rules = &training->optimizer.config;
+    const HsShards *shards = &training->exchange.shards;
+    const HsSpan *span = &shards->whole[parameter];
+    const bool trained = &span->state[state] == hs_optimizer_average(rules, span);
+    const HsTensor *tensor = &span->state[state];
+    if (trained)
+        tensor = hs_tensor_present(&span->master) ? &span->master : &span->weight;
+    HsNamedTensor entry = { .tensor = *tensor, .context = &training->engine.context };
+    snprintf(entry.name, sizeof entry.name, "%.80s.%s", span->name,
+             trained ? "trained" : hs_optimizer_state_name(rules, span, state));
+    const int64_t count = hs_tensor_count(tensor);
+    if (count == hs_dynamic_blocks(span->count))
+        entry.share = hs_shards_share_of(shards, parameter, HS_DYNAMIC_BLOCK);
+    else if (tensor != &span->weight || hs_training_streams_weights(training)) /* else every rank has all of it */
+        entry.share = hs_shards_share_of(shards, parameter, span->count / count);
+    return entry;
+}
+
 static HsStatus list_tensors(HsRun *run, TensorLists *lists)
 {
     HsTraining *training = &run->training;
@@ -63,23 +86,19 @@ static HsStatus list_tensors(HsRun *run, TensorLists *lists)
     const HsOptimizerConfig *rules = &training->optimizer.config;
     const size_t count = (size_t)model->param_count;
     const HsShards *shards = &training->exchange.shards;
-    HS_TRY(hs_weights_list(model, shards->whole, shards->whole_count, &training->engine.context, HS_NAMING_OWN,
-                           &lists->model));
+    HsSpan *averaged = hs_training_averaged_parameters(training);
+    const HsStatus status = averaged ? hs_weights_list(model, averaged, shards->whole_count, &training->engine.context,
+                                                       HS_NAMING_OWN, &lists->model)
+                                     : hs_fail(HS_ENOMEM, "no memory to list %zu parameters of a checkpoint", count);
+    free(averaged);
+    HS_TRY(status);
     enum { SCALES = 3 };
     lists->optimizer = calloc(HS_SPAN_STATES * count + SCALES, sizeof *lists->optimizer);
     if (!lists->optimizer)
         return hs_fail(HS_ENOMEM, "no memory to list %zu tensors of a checkpoint", count);
-    for (int i = 0; i < shards->whole_count; i++) {
-        const HsSpan *span = &shards->whole[i];
-        for (int s = 0; s < hs_optimizer_state_count(rules, span); s++) {
-            HsNamedTensor *entry = &lists->optimizer[lists->optimizer_count++];
-            snprintf(entry->name, sizeof entry->name, "%.80s.%s", span->name, hs_optimizer_state_name(rules, span, s));
-            entry->tensor = span->state[s];
-            entry->context = &training->engine.context;
-            const bool blocks = hs_tensor_count(&span->state[s]) < span->count;
-            entry->share = hs_shards_share_of(shards, i, blocks ? HS_DYNAMIC_BLOCK : 1);
-        }
-    }
+    for (int i = 0; i < shards->whole_count; i++)
+        for (int s = 0; s < hs_optimizer_state_count(rules, &shards->whole[i]); s++)
+            lists->optimizer[lists->optimizer_count++] = entry_of(training, i, s);
     return list_scales(run, lists);
 }
 
@@ -336,10 +355,12 @@ static HsStatus restore(HsRun *run, const HsCheckpoint *checkpoint)
     char name[4096];
     TensorLists lists;
     HsStatus status;
+    HsSpan *averaged = hs_training_averaged_parameters(training);
     HS_TRY_GOTO(status, list_tensors(run, &lists), done);
     snprintf(name, sizeof name, "%s/model.safetensors", checkpoint->folder);
+    HS_TRY_GOTO(status, averaged ? HS_OK : hs_fail(HS_ENOMEM, "no memory to list the parameters of %s", name), done);
     HS_TRY_GOTO(status,
-                hs_weights_restore(name, &checkpoint->model, &training->model, training->exchange.shards.whole,
+                hs_weights_restore(name, &checkpoint->model, &training->model, averaged,
                                    training->exchange.shards.whole_count, &training->engine.context),
                 done);
     snprintf(name, sizeof name, "%s/optimizer.safetensors", checkpoint->folder);
@@ -372,6 +393,7 @@ static HsStatus restore(HsRun *run, const HsCheckpoint *checkpoint)
     training->optimizer.counters = state->counters;
     status = hs_run_restore_continual(run, checkpoint->folder, checkpoint->state);
 done:
+    free(averaged);
     free_lists(&lists);
     return status;
 }

@@ -87,8 +87,10 @@ static HsStatus finish(HsRun *run)
 {
     HsTraining *training = &run->training;
     HS_TRY(hs_run_report_processes(run));
-    if (hs_training_samples_wanted(training) > 0) /* one process writes them */
+    if (hs_training_samples_wanted(training) > 0) { /* one process writes them, and nothing trains any more */
+        HS_TRY(hs_training_show_averages(training));
         HS_TRY(hs_training_lend_weights(training));
+    }
     if (!hs_training_records(training))
         return HS_OK;
     HS_TRY(hs_run_show_samples(run));

@@ -72,7 +72,7 @@ static HsStatus start_from_folder(HsTraining *training, const char *from)
     return status;
 }
 
-HsStatus hs_training_start(HsTraining *training)
+static HsStatus start(HsTraining *training)
 {
     const HsConfig *config = training->config;
     const char *const from = config->training.init_from;
@@ -90,6 +90,13 @@ HsStatus hs_training_start(HsTraining *training)
                                training->exchange.shards.whole_count, &training->engine.context));
     return hs_optimizer_round_weights(&training->optimizer, &training->engine.context, training->spans,
                                       training->span_count);
+}
+
+HsStatus hs_training_start(HsTraining *training)
+{
+    HS_TRY(start(training));
+    return hs_optimizer_begin_averages(&training->optimizer, &training->engine.context, training->spans,
+                                       training->span_count);
 }
 
 HsStatus hs_training_ready_weights(HsTraining *training)

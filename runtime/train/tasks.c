@@ -60,7 +60,7 @@ static HsStatus evaluate(HsTraining *training, int task, HsEvaluation *evaluatio
 }
 
 /* Means over tasks; of accuracies over those that have items. */
-static HsStatus evaluate_mean(HsTraining *training, int first, int count, HsMetricsRecord *record)
+static HsStatus add_up_tasks(HsTraining *training, int first, int count, HsMetricsRecord *record)
 {
     int with_items[HS_ITEM_SET_COUNT] = { 0 };
     double *accuracies[] = { &record->accuracy_seen, &record->accuracy_unseen };
@@ -80,6 +80,12 @@ static HsStatus evaluate_mean(HsTraining *training, int first, int count, HsMetr
     return HS_OK;
 }
 
+static HsStatus evaluate_mean(HsTraining *training, int first, int count, HsMetricsRecord *record)
+{
+    HS_TRY(hs_training_show_averages(training));
+    return hs_training_hide_averages(training, add_up_tasks(training, first, count, record));
+}
+
 /* What a task's sources have had so far, and the loss of each. */
 static HsStatus record_sources(HsRun *run, int task)
 {
@@ -95,13 +101,15 @@ static HsStatus record_sources(HsRun *run, int task)
     if (!dataset->parts || training->lengths.one_phase)
         return HS_OK;
     HS_TRY(hs_dataset_source_use(dataset, taken, use));
-    for (int i = 0; i < dataset->part_count; i++) {
-        HsEvaluation own;
-        HS_TRY(hs_evaluate_text(&evaluator, &dataset->parts[i],
-                                config->evaluation.batches * config->training.batch_size, &own));
+    HsStatus status = hs_training_show_averages(training);
+    for (int i = 0; i < dataset->part_count && status == HS_OK; i++) {
+        HsEvaluation own = { 0 };
+        status = hs_evaluate_text(&evaluator, &dataset->parts[i],
+                                  config->evaluation.batches * config->training.batch_size, &own);
         sources[i] =
             (HsMetricsSource){ hs_task_source_name(&config->tasks[task], i), use[i].share, use[i].epochs, own.loss };
     }
+    HS_TRY(hs_training_hide_averages(training, status));
     return hs_metrics_sources(run->metrics, training->state.counters.applied_steps, config->tasks[task].name, sources,
                               dataset->part_count, true);
 }
@@ -128,7 +136,8 @@ HsStatus hs_run_evaluate_tasks(HsRun *run)
     HsTraining *training = &run->training;
     const int count = training->data.count;
     HsMetricsTask *tasks = calloc((size_t)count, sizeof *tasks);
-    HsStatus status = tasks ? HS_OK : hs_fail(HS_ENOMEM, "no memory for the figures of %d tasks", count);
+    HsStatus status = tasks ? hs_training_show_averages(training)
+                            : hs_fail(HS_ENOMEM, "no memory for the figures of %d tasks", count);
     for (int i = 0; i < count && status == HS_OK; i++) {
         HsEvaluation own;
         status = evaluate(training, i, &own);
@@ -138,6 +147,7 @@ HsStatus hs_run_evaluate_tasks(HsRun *run)
                                         .accuracy_seen = own.accuracy[HS_ITEMS_SEEN],
                                         .accuracy_unseen = own.accuracy[HS_ITEMS_UNSEEN] };
     }
+    status = hs_training_hide_averages(training, status);
     if (status == HS_OK) {
         training->state.surveyed_at = training->state.counters.applied_steps;
         status = hs_metrics_tasks(run->metrics, training->state.surveyed_at, tasks, count);
@@ -188,8 +198,10 @@ static HsStatus evaluate_row(HsRun *run)
     if (training->lengths.joint && row >= 0)
         row = matrix->tasks - 1;
     const bool own = hs_is(training->config->evaluation.matrix, "own") && row >= 0 && row + 1 < matrix->tasks;
-    for (int task = own ? row : 0; task < (own ? row + 1 : matrix->tasks); task++)
-        HS_TRY(evaluate_cell(run, row, task));
+    HsStatus status = hs_training_show_averages(training);
+    for (int task = own ? row : 0; task < (own ? row + 1 : matrix->tasks) && status == HS_OK; task++)
+        status = evaluate_cell(run, row, task);
+    HS_TRY(hs_training_hide_averages(training, status));
     if (row >= 0)
         HS_TRY(hs_run_look_at_end(run, row));
     training->state.matrix_rows++;

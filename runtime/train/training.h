@@ -85,6 +85,13 @@ typedef struct HsLengths {
     int64_t total_steps;
 } HsLengths;
 
+/* What averages.c shows in place of the parameters. */
+typedef struct HsAveraging {
+    HsSpan *shown;  /* [span_count]: of this rank's, with averages as masters; NULL: there are none */
+    HsTensor *kept; /* [span_count]: weights without a master, while averages are shown */
+    HsArena memory; /* of those */
+} HsAveraging;
+
 /* Which process, and which of its virtual ranks, has what; how it goes from one to another. */
 typedef struct HsExchange {
     HsShards shards;              /* all trainable parameters, and which rank has which states */
@@ -142,6 +149,7 @@ typedef struct HsTraining {
     int32_t *openings; /* [tasks, vocabulary] how often a token began a window of a past task; NULL: not wanted */
     HsDataStream *stream;
     HsArena workspace; /* of operations outside the programs */
+    HsAveraging averaging;
     HsStepQueue queue;
     bool batch_in_hand; /* the step that is being started has not accepted its batch yet */
     bool consolidating; /* the strategies' state is between two tasks: the checkpoint before it is the one to keep */
@@ -368,6 +376,15 @@ double hs_training_rate_scale(const HsTraining *training);
 
 /* By the run's evaluation program. */
 HsEvaluator hs_training_evaluator(HsTraining *training);
+
+/* averages.c; without average.decay these do nothing.  What stands between show and hide sees the averages as the
+ * model's weights; hide passes on its status. */
+HsStatus hs_training_create_averages(HsTraining *training);
+void hs_training_destroy_averages(HsTraining *training);
+HsStatus hs_training_show_averages(HsTraining *training);
+HsStatus hs_training_hide_averages(HsTraining *training, HsStatus status);
+/* The whole parameters, with the averages in place of masters; the caller frees.  NULL: no memory */
+HsSpan *hs_training_averaged_parameters(const HsTraining *training);
 
 /* --- tasks.c --- */
 

@@ -200,8 +200,10 @@ static HsStatus measure(HsTraining *training, int task, double *loss)
 {
     const HsEvaluator evaluator = hs_training_evaluator(training);
     HsEvaluation evaluation;
-    HS_TRY(hs_evaluate_text(&evaluator, &training->data.tasks[task],
-                            LOOK_BATCHES * training->config->training.batch_size, &evaluation));
+    HS_TRY(hs_training_show_averages(training));
+    HS_TRY(hs_training_hide_averages(training, hs_evaluate_text(&evaluator, &training->data.tasks[task],
+                                                                LOOK_BATCHES * training->config->training.batch_size,
+                                                                &evaluation)));
     *loss = evaluation.loss;
     return HS_OK;
 }

@@ -27,6 +27,7 @@ for mode in fp32 bf16 fp16; do
     resumes fp8-$mode $fp8 precision.mode=$mode model.tie_head=false
     resumes rounded-$mode optimizer.moments=bf16 precision.mode=$mode
     resumes muon-$mode optimizer.kind=muon precision.mode=$mode
+    resumes average-$mode average.decay=0.7 evaluation.every=5 checkpoint_freq=1 keep_checkpoints=100 precision.mode=$mode
     resumes frozen-$mode 'train.freeze=["*.h.0.*", embedding]' model.tie_head=false precision.mode=$mode
 done
 # shellcheck disable=SC2086
@@ -38,6 +39,8 @@ tensors fp8-fp32-a | grep -v trainer.json >b
 cmp -s a b && fail "adamw8bit and adamwfp8 train alike"
 resumes rounded-stochastic optimizer.moments=bf16 precision.master_weights=false
 resumes stochastic optimizer.kind=muon muon.polynomial=polar-express optimizer.moments=bf16 precision.master_weights=false
+resumes average-stochastic average.decay=0.7 evaluation.every=5 checkpoint_freq=1 keep_checkpoints=100 \
+    precision.master_weights=false
 resumes muon-today optimizer.kind=muon muon.beta2=0.95 muon.equilibrate=true muon.cautious_decay=true muon.head_group=1 \
     muon.momentum_warmup_steps=8 muon.momentum_end=0.8 schedule.kind=wsd
 resumes groups 'optimizer.groups=[{match: embedding, learning_rate: 1e-4}, {match: vector, kind: sgd, weight_decay: 0}]'
@@ -82,6 +85,58 @@ model, moments = names("model.safetensors"), names("optimizer.safetensors")
 frozen = [n for n in model if ".h.0." in n or "wte" in n or "wpe" in n]
 assert frozen and not [n for n in moments for f in frozen if n.startswith(f + ".")], moments.keys()
 assert "transformer.h.1.attn.c_attn.weight.m" in moments and "lm_head.weight.v" in moments
+PY
+
+# A checkpoint's model is the moving average of what was trained: here, from the checkpoints of all steps, in double.  The
+# first is what was trained; then 3 roundings a step, of numbers no larger than twice the largest that were averaged.  Training is as without averages.
+for mode in fp32 bf16 fp16 stochastic; do
+    python3 - "average-$mode-a" <<'PY' || fail "average-$mode"
+import array, json, struct, sys
+def tensors(path):
+    data = open(path, "rb").read()
+    size = 8 + struct.unpack("<Q", data[:8])[0]
+    def values(row):
+        begin, end = (size + o for o in row["data_offsets"])
+        if row["dtype"] == "BF16": # the upper halves of f32
+            halves = array.array("H", data[begin:end])
+            return array.array("f", b"".join(struct.pack("<HH", 0, h) for h in halves))
+        return array.array("f", data[begin:end])
+    rows = json.loads(data[8:size])
+    return {name: values(row) for name, row in rows.items() if row.get("dtype") in ("F32", "BF16")}
+average, largest, apart = {}, {}, 0
+for step in range(1, 13):
+    folder = f"{sys.argv[1]}/checkpoints/step-{step:08}"
+    model, states = tensors(folder + "/model.safetensors"), tensors(folder + "/optimizer.safetensors")
+    rate = max(1 - 0.7, 1 / step)
+    for name, saved in model.items():
+        trained = states[name + ".trained"]
+        before = average.get(name, trained)
+        average[name] = [a + rate * (p - a) for a, p in zip(before, trained)]
+        for i, a in enumerate(average[name]):
+            largest[name, i] = max(largest.get((name, i), 0), abs(trained[i]))
+            assert abs(a - saved[i]) <= 3 * step * 2**-24 * 2 * largest[name, i], (name, i, step, a, saved[i])
+            apart = max(apart, abs(saved[i] - trained[i]))
+assert apart > 1e-4, apart
+PY
+    plain="precision.mode=$mode"
+    [ $mode != stochastic ] || plain="precision.master_weights=false"
+    expect 0 "$trainer" --config tiny.yaml max_steps=12 out_dir="plain-$mode" "$plain"
+    python3 - "average-$mode-a" "plain-$mode" <<'PY' || fail "average.decay changed how $mode trains"
+import json, sys
+a, b = ([(e["step"], e["loss"], e["grad_norm"]) for e in map(json.loads, open(run + "/metrics.jsonl")) if e["event"] == "step"]
+        for run in sys.argv[1:])
+assert a and a == b, (a, b)
+PY
+done
+expect 0 "$trainer" export --checkpoint average-fp32-a --out exported
+python3 - average-fp32-a/checkpoints/step-00000012/model.safetensors exported/model.safetensors <<'PY' || fail "an export has no averages"
+import json, struct, sys
+def tensor(path, name):
+    data = open(path, "rb").read()
+    size = 8 + struct.unpack("<Q", data[:8])[0]
+    begin, end = json.loads(data[8:size])[name]["data_offsets"]
+    return data[size + begin:size + end]
+assert tensor(sys.argv[1], "transformer.ln_f.weight") == tensor(sys.argv[2], "transformer.ln_f.weight")
 PY
 
 # Codes of one byte and an absmax for 256 of them; embeddings, vectors and matrices under 4096 elements in f32.

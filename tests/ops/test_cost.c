@@ -164,9 +164,10 @@ Test(cost, update)
     HsPacked packed = { .data = &layout }, absent = { 0 };
     args.update.epilogue = (HsUpdateEpilogue){ .back = { { .anchor = f32 } }, .back_count = 1, .snapshots = { f32 } };
     args.update.epilogue.snapshot_count = 1;
+    args.update.epilogue.average = f32;
     args.update.epilogue.packed = &packed;
     args.update.epilogue.packed_transposed = &absent;
-    EXPECT_COST(hs_cost_adamw(&args), 0.0, scalars + 100.0 * (8 + 8 + 8 + 2 * 2 + 4 + 4 + 8 + 4 + 4 + 2));
+    EXPECT_COST(hs_cost_adamw(&args), 0.0, scalars + 100.0 * (8 + 8 + 8 + 2 * 2 + 4 + 4 + 8 + 4 + 4 + 8 + 2));
     const HsTensor tensors[] = { f32, bf16 };
     double squares[2];
     int64_t bad[2];

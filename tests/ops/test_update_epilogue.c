@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * What follows an update in its own pass (HsUpdateEpilogue) against the same as separate operations, one after another:
- * every bit of parameter, weight, snapshot and both packed layouts, on every instruction set, for 1 and 3 threads.
+ * every bit of parameter, weight, average, snapshot and both packed layouts, on every instruction set, for 1 and 3 threads.
  */
 #include <criterion/criterion.h>
 #include <stdlib.h>
@@ -22,7 +22,21 @@ typedef struct Case {
     enum { ADAMW, SGD, ADAMW8BIT, RULES } rule;
 } Case;
 
-enum { GRADIENT, MOMENT_1, MOMENT_2, MASTER, WEIGHT, ANCHOR, SNAPSHOT, CODES_1, CODES_2, TRANSPOSED, PACKED, BUFFERS };
+enum {
+    GRADIENT,
+    MOMENT_1,
+    MOMENT_2,
+    MASTER,
+    WEIGHT,
+    ANCHOR,
+    SNAPSHOT,
+    AVERAGE,
+    CODES_1,
+    CODES_2,
+    TRANSPOSED,
+    PACKED,
+    BUFFERS
+};
 
 /* All memory of one way of doing it. */
 typedef struct Parameter {
@@ -74,6 +88,12 @@ static void free_parameter(Parameter *parameter)
 
 static const HsRng back_rng = { .seed = 5, .step = 3, .site = 9 };
 
+/* As prepare_step has it. */
+static float average_rate_of(const Case *c)
+{
+    return c->skip ? 0.0f : 0.125f;
+}
+
 static void update(HsContext *context, Parameter *parameter, const Case *c, const HsUpdateEpilogue *epilogue)
 {
     const HsStepScalars scalars = { .learning_rate = 0.01f,
@@ -81,6 +101,7 @@ static void update(HsContext *context, Parameter *parameter, const Case *c, cons
                                     .bias_correction1 = 0.2f,
                                     .bias_correction2 = 0.1f,
                                     .unscale = 1.0f,
+                                    .average_rate = average_rate_of(c),
                                     .skip = c->skip };
     const HsTensor *t = parameter->tensors;
     const HsUpdateArgs surroundings = { .scalars = &scalars,
@@ -116,6 +137,7 @@ static void update_folded(HsContext *context, Parameter *parameter, const Case *
 {
     HsUpdateEpilogue epilogue = { .packed_transposed = &parameter->transposed, .packed = &parameter->packed };
     epilogue.snapshots[epilogue.snapshot_count++] = parameter->tensors[SNAPSHOT];
+    epilogue.average = parameter->tensors[AVERAGE];
     if (c->back)
         epilogue.back[epilogue.back_count++] = (HsStepBack){ parameter->tensors[ANCHOR], 0.25f, back_rng };
     update(context, parameter, c, &epilogue);
@@ -131,6 +153,9 @@ static void update_apart(HsContext *context, Parameter *parameter, const Case *c
             context,
             &(HsInterpolateArgs){
                 .anchor = t[ANCHOR], .master = t[MASTER], .weight = t[WEIGHT], .rate = 0.25f, .rng = back_rng }));
+    const float rate = average_rate_of(c);
+    RUN(hs_op_average(
+        context, &(HsAverageArgs){ .rate = &rate, .x = c->master ? t[MASTER] : t[WEIGHT], .average = t[AVERAGE] }));
     RUN(hs_op_convert(context, &(HsConvertArgs){ .x = c->master ? t[MASTER] : t[WEIGHT], .y = t[SNAPSHOT] }));
     if (c->skip && !c->back) /* p did not move: what was packed stays */
         return;

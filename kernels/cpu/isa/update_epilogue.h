@@ -71,9 +71,6 @@ static inline HsRowBlock hs_piece_range(const HsPieces *cut, const HsUpdatePiece
     return (HsRowBlock){ row + piece->columns.begin, row + piece->columns.end };
 }
 
-/* skipped: the rule left p as it was. */
-void HS_ISA_NAME(hs_update_finish_piece)(const HsUpdateEpilogue *epilogue, const HsTensor *master,
-                                         const HsTensor *weight, const HsPieces *cut, const HsUpdatePiece *piece,
-                                         bool skipped);
+void HS_ISA_NAME(hs_update_finish_piece)(const HsUpdateArgs *update, const HsPieces *cut, const HsUpdatePiece *piece);
 
 #endif

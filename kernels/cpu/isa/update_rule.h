@@ -104,7 +104,7 @@ static inline void hs_update_through_pieces(const HsContext *context, const HsUp
             else
                 rule(arguments, range);
         }
-        HS_ISA_NAME(hs_update_finish_piece)(&update->epilogue, &update->master, &update->weight, &cut, &piece, skipped);
+        HS_ISA_NAME(hs_update_finish_piece)(update, &cut, &piece);
     }
 }
 

@@ -13,6 +13,7 @@
 #include "kernels/cuda/toolbox/amax.cuh"
 #include "kernels/cuda/toolbox/launch.cuh"
 #include "kernels/cuda/toolbox/parameter.cuh"
+#include "kernels/ops/update_rule.h"
 
 namespace HS_CUDA_NAMESPACE
 {
@@ -206,6 +207,25 @@ struct NormalizeRule {
 HsStatus op::normalize(HsContext *context, const HsNormalizeArgs *args)
 {
     return run_elementwise(context, NormalizeRule{ args->sum_squares, args->epsilon }, args->x, ABSENT, args->y);
+}
+
+/* average + rate (x - average), with the rate in device memory; at rate 1 rounding could miss x */
+struct AverageRule {
+    const float *rate;
+
+    template <int width>
+    HS_MEMBER void apply(int64_t, const float (&x)[width], const float (&average)[width], float (&y)[width]) const
+    {
+        const float by = *rate;
+#pragma unroll
+        for (int i = 0; i < width; i++)
+            y[i] = by == 1.0f ? x[i] : HS_RULE_BACK(fmaf, x[i], by, average[i]);
+    }
+};
+
+HsStatus op::average(HsContext *context, const HsAverageArgs *args)
+{
+    return run_elementwise(context, AverageRule{ args->rate }, args->x, args->average, args->average);
 }
 
 HsStatus op::combine(HsContext *context, const HsCombineArgs *args)

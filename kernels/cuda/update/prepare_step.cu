@@ -44,8 +44,7 @@ __global__ void prepare_step_kernel(HsPrepareStepArgs args)
         __syncthreads();
     }
     if (threadIdx.x == 0)
-        hs_step_prepare(&gradients, args.input, args.beta1, args.beta2, args.clip_norm, &args.scaling, args.state,
-                        args.scalars, args.outcome);
+        hs_step_prepare(&gradients, &args);
 }
 
 } // namespace

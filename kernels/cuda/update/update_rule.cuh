@@ -49,7 +49,7 @@ static inline bool update_aligned(const HsUpdateArgs &args)
 /* What follows the rule. */
 static inline HsStatus update_follow(HsContext *context, const HsUpdateArgs *update)
 {
-    return hs_update_epilogue_apart(context, &update->epilogue, &update->master, &update->weight);
+    return hs_update_epilogue_apart(context, update);
 }
 
 /* The protection's quads of one thread. */

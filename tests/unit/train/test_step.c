@@ -73,6 +73,8 @@ static void transcribe(const Run *run, const HsPrepareStepArgs *args, HsStepStat
         .bias_correction1 = (float)(1 - pow(args->beta1, (double)(state->counters.moment_steps + 1))),
         .bias_correction2 = (float)(1 - pow(args->beta2, (double)(state->counters.moment_steps + 1))),
         .unscale = (float)(1 / scale),
+        .average_rate =
+            apply ? (float)fmax(1 - args->average_decay, 1 / (double)(state->counters.moment_steps + 1)) : 0,
         .skip = !apply,
     };
     state->update_step = (uint32_t)state->counters.applied_steps;
@@ -118,6 +120,7 @@ static void follow(const HsLossScaling *scaling, double clip_norm, bool stops)
                                          .beta1 = 0.9,
                                          .beta2 = 0.999,
                                          .clip_norm = clip_norm,
+                                         .average_decay = 0.99,
                                          .scaling = *scaling,
                                          .state = &run.state,
                                          .scalars = &run.scalars,
