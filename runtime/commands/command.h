@@ -17,6 +17,8 @@
 #define HS_COMMANDS(X)                                                                                                 \
     X(train, "--config FILE [section.key=value ...]",                                                                  \
       "train; continues from the run's latest checkpoint if there is one")                                             \
+    X(new, "--text PATH [--text PATH ...] --hours H [--checkpoint DIR] [--output FILE] [section.key=value ...]",       \
+      "write a configuration for a text and a time, by what this machine is measured to do; a reason for each value")  \
     X(plan, "--config FILE [--layers] [--fit] [--table] [--device-memory 12GiB]",                                      \
       "memory and time of a run, before anything is allocated; what would fit instead")                                \
     X(compare, "--config FILE [--strategies none,ewc,er+ewc] [--grid learning_rate=1e-3,3e-4] [--seeds 3]",            \

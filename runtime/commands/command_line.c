@@ -23,8 +23,10 @@
 
 enum { OPTIONS_MOST = 64, VALUES_MOST = 256 };
 
-/* Options that collect what they are given. */
-static const char *const repeatable[] = { "special", "grid" };
+/* Options that collect what they are given, by name and kind of value. */
+static const struct {
+    const char *name, *value;
+} repeatable[] = { { "special", "TEXT" }, { "grid", "KEY=LIST" }, { "text", "PATH" } };
 
 typedef struct Line {
     const struct argp *argp;
@@ -159,7 +161,7 @@ static HsStatus take_option(Line *line, const struct argp_option *option, char *
     const char *const name = option->name ? option->name : "?";
     bool repeats = false;
     for (size_t i = 0; i < sizeof repeatable / sizeof *repeatable; i++)
-        repeats |= is(name, repeatable[i]);
+        repeats |= is(name, repeatable[i].name) && option->arg && is(option->arg, repeatable[i].value);
     if (row < OPTIONS_MOST && ++line->times[row] > 1 && !repeats)
         return hs_fail(HS_ECONFIG, "--%s is given twice: leave one out", name);
     if (!value || !option->arg)

@@ -309,6 +309,9 @@ enum { HS_MOST_LAYERS = 1024 };
       "Embedding, norms, attention and head always do")
 
 #define HS_KEYS_TRAIN(X, S)                                                                                            \
+    X(S, STRING, FIXED, size, "", 0, 0, NULL, "parameters",                                                            \
+      "30M, say: parameters of the blocks' matrices, by which shape, length, batch, steps, rate and schedule are "     \
+      "filled in where they are not given; --print-config shows each with its reason. Embeddings come on top")         \
     X(S, STRINGS, FIXED, freeze, "", 0, 0, NULL, "",                                                                   \
       "parameters that stay as they are, without gradient, moments or their memory: matrix, vector, embedding, head, " \
       "norm, bias, or patterns of names such as transformer.h.[0-3].*")
@@ -678,7 +681,7 @@ enum { HS_MOST_LAYERS = 1024 };
     S(tokenizer, HS_KEYS_TOKENIZER, "text to tokens")                   \
     S(data, HS_KEYS_DATA, "how batches are made")                       \
     S(precision, HS_KEYS_PRECISION, "number formats and loss scaling")  \
-    S(train, HS_KEYS_TRAIN, "which parameters are trained")             \
+    S(train, HS_KEYS_TRAIN, "what is trained, and how large it is")     \
     S(adapter, HS_KEYS_ADAPTER, "low-rank changes to a frozen model")   \
     S(optimizer, HS_KEYS_OPTIMIZER, "update rule")                      \
     S(muon, HS_KEYS_MUON, "optimizer.kind: muon")                       \

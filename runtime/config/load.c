@@ -4,11 +4,13 @@
  */
 #include "runtime/config/chat_template.h"
 #include "runtime/config/pretrained.h"
+#include "runtime/config/recipe.h"
 #include "runtime/config/table.h"
 #include "runtime/config/tokenizer_folder.h"
 
 static HsStatus adopt(HsConfig *config)
 {
+    HS_TRY(hs_config_adopt_size(config));
     HS_TRY(hs_config_adopt_shape(config));
     HS_TRY(hs_config_adopt(config));
     HS_TRY(hs_config_adopt_adapter(config));

@@ -3,6 +3,7 @@
  * A configuration as text, and which keys differ between two.  What is printed is YAML that loads back to the same
  * values, here and in readers of YAML 1.1 (PyYAML): numbers look like numbers there too, and texts do not.
  */
+#include "runtime/config/recipe.h"
 #include "runtime/config/table.h"
 #include "runtime/io/files.h"
 #include "runtime/io/utf8.h"
@@ -89,12 +90,17 @@ void hs_config_value_print(const HsConfigKey *key, const void *object, FILE *str
     }
 }
 
-/* One key's line, its doc above it. */
-static void print_key(const void *object, const HsConfigKey *key, const char *indent, const char *first_indent,
-                      FILE *stream, bool with_docs)
+/* One key's line, its doc above it, and where train.size has filled it in the reason. */
+static void print_key(const HsConfig *config, int item, const HsConfigKey *key, const char *indent,
+                      const char *first_indent, FILE *stream, bool with_docs)
 {
+    const void *object = hs_config_key_object(config, key, item);
+    char dotted[HS_DOTTED_BYTES];
     if (with_docs)
         fprintf(stream, "%s# %s%s%s%s\n", indent, key->doc, *key->unit ? " [" : "", key->unit, *key->unit ? "]" : "");
+    if (with_docs && config->origin->key[hs_config_origin_index(key, item)].source == HS_SOURCE_SIZE)
+        fprintf(stream, "%s# by train.size %s: %s\n", indent, config->train.size,
+                hs_recipe_reason(hs_config_key_dotted(key, dotted)));
     fprintf(stream, "%s%s: ", first_indent, key->name);
     hs_config_value_print(key, object, stream);
     fputc('\n', stream);
@@ -114,8 +120,7 @@ static void print_section(const HsConfig *config, const HsConfigSection *section
         const HsConfigKey *key = &hs_config_key_table[i];
         if (strcmp(key->section, section->name) != 0)
             continue;
-        print_key(hs_config_key_object(config, key, task), key, indent,
-                  (is_task || is_group) && first ? item_indent : indent, stream, with_docs);
+        print_key(config, task, key, indent, (is_task || is_group) && first ? item_indent : indent, stream, with_docs);
         first = false;
     }
 }
@@ -204,7 +209,7 @@ static void print_listed(const HsConfig *config, const char *const *keys, const 
             fprintf(stream, "  %s:\n", inner);
         opened = true;
         section = key->section;
-        print_key(config, key, "", hs_config_key_is_top_level(key) ? "" : inner ? "    " : "  ", stream, false);
+        print_key(config, 0, key, "", hs_config_key_is_top_level(key) ? "" : inner ? "    " : "  ", stream, false);
     }
 }
 

@@ -87,7 +87,12 @@ const char *hs_config_real_text(double value, char *buffer);
 
 /* --- origin: where each key's value came from --- */
 
-typedef enum HsKeySource { HS_SOURCE_DEFAULT, HS_SOURCE_FILE, HS_SOURCE_COMMAND_LINE } HsKeySource;
+typedef enum HsKeySource {
+    HS_SOURCE_DEFAULT,
+    HS_SOURCE_SIZE, /* train.size: not given, and no default */
+    HS_SOURCE_FILE,
+    HS_SOURCE_COMMAND_LINE
+} HsKeySource;
 
 typedef struct HsConfigOrigin {
     char *name; /* of the file */

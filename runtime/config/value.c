@@ -492,7 +492,7 @@ bool hs_config_is_set(const HsConfig *config, const char *dotted_key)
             char dotted[HS_DOTTED_BYTES];
             const HsConfigKey placed = hs_config_key_of_item(key, task);
             if (strcmp(hs_config_key_dotted(&placed, dotted), dotted_key) == 0)
-                return config->origin->key[hs_config_origin_index(key, task)].source != HS_SOURCE_DEFAULT;
+                return config->origin->key[hs_config_origin_index(key, task)].source > HS_SOURCE_SIZE;
         }
     }
     return false;

@@ -12,6 +12,7 @@
 #include "kernels/base/log.h"
 #include "runtime/config/continual.h"
 #include "runtime/config/mixture.h"
+#include "runtime/config/recipe.h"
 
 static void log_line(void *user, const char *text)
 {
@@ -42,6 +43,9 @@ void hs_training_describe(const HsTraining *training)
                     (long long)training->data.tasks[i].parts[part].validation.count);
     hs_info("steps: %lld of %lld x %lld tokens", (long long)training->lengths.total_steps,
             (long long)training->rows_per_step, (long long)config->training.max_length);
+    char filled[HS_RECIPE_FILLED];
+    if (hs_config_filled_by_size(config, filled)[0] != '\0')
+        hs_info("train.size %s sets %s; --print-config has the reasons", config->train.size, filled);
     HsMetricsRun run = { 0 };
     char memory[512] = "";
     size_t used = 0;

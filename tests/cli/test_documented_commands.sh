@@ -42,6 +42,7 @@ shorten() {
     config=$(grep -oE 'configs/[a-z0-9-]+\.yaml' <<<"$1")
     case $1 in
     "build/trainer plan "* | *" --print-config"*) echo "$1" ;;
+    "build/trainer new "*) sed -E 's/--hours [0-9.]+/--hours 0.005/' <<<"$1" ;;
     *"selftest --tune "*) echo "${1/ --tune/ --device emu --tune}" | sed "s|$config|& $small model.vocabulary=300|" ;;
     *"selftest --device cpu"*) echo "${1/--device cpu/--device cpu --op $operation}" ;;
     *" --config "*) echo "$1" | sed -E "s|$config|& $(keys "$config")|; s/--steps [0-9]+/--steps 2/; s/--seeds [0-9]+/--seeds 1/" ;;

@@ -1,0 +1,229 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The rules.  A reason says what was measured (bench/recipe.sh; bench/results/cpu-zen5-2core/recipe.md), or that nothing
+ * was, and by what other programs the value is.
+ */
+#include "runtime/config/recipe.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "runtime/config/table.h"
+
+/* --- the numbers --- */
+
+/* Features a layer: 32 at a million parameters, 64 at 85 million, as GPT-2 small has them; between and beyond on a line
+ * of logarithms. */
+static double features_a_layer(double size)
+{
+    const double ratio = 32 * pow(size / 1e6, log(2) / log(85));
+    return ratio < 32 ? 32 : ratio > 128 ? 128 : ratio;
+}
+
+static int64_t whole(double value, int64_t step)
+{
+    const int64_t rounded = step * (int64_t)floor(value / (double)step + 0.5);
+    return rounded > step ? rounded : step;
+}
+
+static int64_t head_of(double width)
+{
+    return width < 240 ? 32 : 64;
+}
+
+/* 12 layers width^2 = size, with width = ratio layers. */
+static void shape(HsRecipe *recipe)
+{
+    const double ratio = features_a_layer(recipe->size);
+    int64_t layers = whole(cbrt(recipe->size / (12 * ratio * ratio)), 1);
+    layers = layers < 2 ? 2 : layers;
+    const double width = sqrt(recipe->size / (12 * (double)layers));
+    recipe->layers = layers;
+    recipe->width = whole(width, head_of(width));
+}
+
+static int64_t length_of(double size)
+{
+    return size < 0.5e6 ? 128 : size < 10e6 ? 256 : size < 60e6 ? 512 : 1024;
+}
+
+/* Tokens of a step: a power of 2 near BATCH (tokens / BATCH_AT)^0.383. */
+static const double BATCH = 2048, BATCH_AT = 8e6, BATCH_POWER = 0.383;
+
+static double batch_tokens(double tokens)
+{
+    const double batch = exp2(floor(log2(BATCH * pow(tokens / BATCH_AT, BATCH_POWER)) + 0.5));
+    return batch < 512 ? 512 : batch;
+}
+
+/* The best rate of width RATE_WIDTH and steps of RATE_BATCH tokens, and the powers by which it moves. */
+static const double RATE = 1.6e-2, RATE_WIDTH = 128, RATE_BATCH = 1024, RATE_WIDTH_POWER = -0.75,
+                    RATE_BATCH_POWER = 0.5;
+
+/* The rate by width and batch; heads. */
+static void settle_model(HsRecipe *recipe, double batch)
+{
+    char digits[HS_RECIPE_VALUE];
+    const double rate =
+        RATE * pow((double)recipe->width / RATE_WIDTH, RATE_WIDTH_POWER) * pow(batch / RATE_BATCH, RATE_BATCH_POWER);
+    snprintf(digits, sizeof digits, "%.2g", rate); /* a sweep knows no more of it */
+    recipe->learning_rate = strtod(digits, NULL);
+    recipe->heads = recipe->width / head_of((double)recipe->width);
+    recipe->heads = recipe->heads < 1 ? 1 : recipe->heads;
+    while (recipe->width % recipe->heads != 0)
+        recipe->heads--;
+}
+
+void hs_recipe_settle(HsRecipe *recipe)
+{
+    const double batch = (double)(recipe->batch_size * recipe->accumulation * recipe->max_length);
+    const double steps = floor(recipe->tokens / batch);
+    recipe->steps = steps < 1 ? 1 : steps > HS_NO_BOUND ? (int64_t)HS_NO_BOUND : (int64_t)steps;
+    recipe->warmup_steps = recipe->steps / 20;
+    if (recipe->size > 0)
+        settle_model(recipe, batch);
+}
+
+void hs_recipe_choose_batch(HsRecipe *recipe)
+{
+    const double rows = floor(batch_tokens(recipe->tokens) / (double)(recipe->max_length * recipe->accumulation) + 0.5);
+    recipe->batch_size = rows < 1 ? 1 : rows > 1048576 ? 1048576 : (int64_t)rows;
+}
+
+HsRecipe hs_recipe_of_size(double size, double tokens)
+{
+    HsRecipe recipe = { .size = size, .accumulation = 1 };
+    shape(&recipe);
+    recipe.tokens = tokens > 0 ? tokens : HS_RECIPE_TOKENS_A_SIZE * size;
+    recipe.max_length = length_of(size);
+    hs_recipe_choose_batch(&recipe);
+    hs_recipe_settle(&recipe);
+    return recipe;
+}
+
+/* Of full training and of adapters (configs/finetune.yaml, configs/lora.yaml; LoRA Without Regret: ten times). */
+static const double RATE_OF_ALL = 2e-5, RATE_OF_ADAPTERS = 2e-4;
+
+HsRecipe hs_recipe_of_tuning(int64_t positions, bool all)
+{
+    enum { LENGTH = 512, TOKENS = 8192 };
+    HsRecipe recipe = { .accumulation = 1, .width = 1, .all = all };
+    recipe.max_length = positions > 0 && positions < LENGTH ? positions : LENGTH;
+    recipe.batch_size = TOKENS / recipe.max_length;
+    recipe.batch_size = recipe.batch_size > 32 ? 32 : recipe.batch_size;
+    recipe.learning_rate = all ? RATE_OF_ALL : RATE_OF_ADAPTERS;
+    return recipe;
+}
+
+bool hs_recipe_read_size(const char *text, double *size)
+{
+    static const struct {
+        const char *unit;
+        double factor;
+    } units[] = { { "", 1 }, { "k", 1e3 }, { "K", 1e3 }, { "M", 1e6 }, { "m", 1e6 }, { "B", 1e9 }, { "G", 1e9 } };
+    char *end;
+    if (text[0] < '0' || text[0] > '9') /* no sign, no inf */
+        return false;
+    const double number = strtod(text, &end);
+    for (size_t i = 0; i < sizeof units / sizeof *units; i++)
+        if (hs_is(end, units[i].unit)) {
+            *size = number * units[i].factor;
+            return *size >= HS_RECIPE_LEAST_SIZE && *size <= HS_RECIPE_MOST_SIZE;
+        }
+    return false;
+}
+
+/* --- the table --- */
+
+#define WHOLE(name, field)                                                        \
+    static void write_##name(const HsRecipe *recipe, char value[HS_RECIPE_VALUE]) \
+    {                                                                             \
+        snprintf(value, HS_RECIPE_VALUE, "%" PRId64, recipe->field);              \
+    }
+WHOLE(layers, layers)
+WHOLE(heads, heads)
+WHOLE(width, width)
+WHOLE(max_length, max_length)
+WHOLE(batch_size, batch_size)
+WHOLE(max_steps, steps)
+WHOLE(warmup_steps, warmup_steps)
+#undef WHOLE
+
+#define WORD(name, word)                                                          \
+    static void write_##name(const HsRecipe *recipe, char value[HS_RECIPE_VALUE]) \
+    {                                                                             \
+        (void)recipe;                                                             \
+        snprintf(value, HS_RECIPE_VALUE, word);                                   \
+    }
+WORD(family, "llama")
+WORD(optimizer, "muon")
+WORD(decay, "0.1")
+WORD(schedule, "wsd")
+WORD(decay_fraction, "0.5")
+WORD(decay_shape, "linear")
+WORD(min_rate, "0")
+WORD(auto_fit, "true")
+WORD(adamw, "adamw")
+WORD(light_decay, "0.01")
+WORD(cosine, "cosine")
+#undef WORD
+
+static void write_rate(const HsRecipe *recipe, char value[HS_RECIPE_VALUE])
+{
+    hs_config_real_text(recipe->learning_rate, value);
+}
+
+static void write_least_rate(const HsRecipe *recipe, char value[HS_RECIPE_VALUE])
+{
+    snprintf(value, HS_RECIPE_VALUE, "%.2g", recipe->learning_rate / 10);
+}
+
+const HsRecipeRule hs_recipe_rules[] = {
+    { "model.family", write_family,
+      "rotary positions, RMS norms and a gated MLP; the rates below were measured with it" },
+    { "model.layers", write_layers, "the size as 12 layers width^2; see width" },
+    { "model.width", write_width,
+      "32 features a layer at a million parameters to 64 at 85 million, between the small recipes of nanoGPT and "
+      "GPT-2; this proportion was not measured here" },
+    { "model.heads", write_heads, "heads of 32 features below width 240, of 64 from there on" },
+    { "max_length", write_max_length, "by the size; longer sequences cost attention and give more context" },
+    { "batch_size", write_batch_size, "tokens of a step grow as tokens^0.383" },
+    { "max_steps", write_max_steps, "10 tokens for each parameter of the blocks" },
+    { "learning_rate", write_rate, "measured" },
+    { "weight_decay", write_decay, "the default; not measured here" },
+    { "optimizer.kind", write_optimizer, "muon: fewer tokens to the same loss than adamw" },
+    { "schedule.kind", write_schedule, "warm-up, constant, decay" },
+    { "schedule.warmup_steps", write_warmup_steps, "a twentieth of the steps" },
+    { "schedule.wsd_decay_fraction", write_decay_fraction, "the last half" },
+    { "schedule.wsd_shape", write_decay_shape, "a straight line down, as nanochat has it" },
+    { "schedule.min_learning_rate", write_min_rate, "down to nothing, where the loss falls most" },
+    { "memory.auto_fit", write_auto_fit,
+      "the batch follows from the tokens; how much of it goes through the model at a time, from the memory" },
+};
+const int hs_recipe_rule_count = sizeof hs_recipe_rules / sizeof *hs_recipe_rules;
+
+const HsRecipeRule hs_recipe_tuning_rules[] = {
+    { "max_length", write_max_length, "512 tokens, or as many as the model has positions for" },
+    { "batch_size", write_batch_size, "8,192 tokens a step, at most 32 sequences; not measured here" },
+    { "learning_rate", write_rate,
+      "2e-5 where all of the model is trained, ten times as much for adapters, as other programs have it; not measured "
+      "here: trainer compare --grid finds a better one" },
+    { "weight_decay", write_light_decay, "little: the weights are to stay near where they are" },
+    { "optimizer.kind", write_adamw, "what the model was trained with, most likely" },
+    { "schedule.kind", write_cosine, "warm-up, then half a wave down to a tenth" },
+    { "schedule.warmup_steps", write_warmup_steps, "a twentieth of the steps" },
+    { "schedule.min_learning_rate", write_least_rate, "a tenth of the peak" },
+    { "memory.auto_fit", write_auto_fit,
+      "how much of a batch goes through the model at a time follows from the memory" },
+};
+const int hs_recipe_tuning_rule_count = sizeof hs_recipe_tuning_rules / sizeof *hs_recipe_tuning_rules;
+
+const char *hs_recipe_reason(const char *dotted)
+{
+    for (int i = 0; i < hs_recipe_rule_count; i++)
+        if (hs_is(hs_recipe_rules[i].key, dotted))
+            return hs_recipe_rules[i].reason;
+    return NULL;
+}

@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Settings that follow from a model's size and the number of tokens: the one table of rules, each with what was measured.
+ * train.size fills a configuration in by it, and `trainer new` writes one.
+ *
+ *     size -> layers, width, heads, length;  tokens -> batch, steps;  width, batch, steps -> rate
+ */
+#ifndef HS_RUNTIME_CONFIG_RECIPE_H
+#define HS_RUNTIME_CONFIG_RECIPE_H
+
+#include "runtime/config/config.h"
+
+/* Bounds of a size, in parameters of the blocks' matrices, and what is trained on for each of them. */
+#define HS_RECIPE_LEAST_SIZE    1e4
+#define HS_RECIPE_MOST_SIZE     1e11
+#define HS_RECIPE_TOKENS_A_SIZE 10.0
+/* Passes over a text up to which repeated tokens are worth nearly what new ones are. */
+#define HS_RECIPE_MOST_EPOCHS 4.0
+
+typedef struct HsRecipe {
+    double size; /* parameters of the blocks' matrices, 12 layers width^2 */
+    int64_t layers, heads, width;
+    int64_t max_length, batch_size, accumulation;
+    double tokens; /* to be trained on */
+    int64_t steps, warmup_steps;
+    double learning_rate;
+    bool all; /* hs_recipe_of_tuning's */
+} HsRecipe;
+
+/* The shape nearest to a size, trained on `tokens` (0: HS_RECIPE_TOKENS_A_SIZE for each parameter). */
+HsRecipe hs_recipe_of_size(double size, double tokens);
+/* After one of width, batch, length or tokens was changed: the steps, the rate and the heads that follow. */
+void hs_recipe_settle(HsRecipe *recipe);
+/* The batch of sequences of max_length that the tokens ask for. */
+void hs_recipe_choose_batch(HsRecipe *recipe);
+
+/* Of weights that exist: length at most `positions` (0: any), one pass's tokens unknown yet; rate by `all`: all of the
+ * model is trained, and not an adapter. */
+HsRecipe hs_recipe_of_tuning(int64_t positions, bool all);
+
+/* "30M", "0.8M", "1.5B", "300k", "250000" -> parameters; false: it is no such text, or out of bounds. */
+bool hs_recipe_read_size(const char *text, double *size);
+
+enum { HS_RECIPE_VALUE = 64 };
+typedef struct HsRecipeRule {
+    const char *key;                                                    /* dotted */
+    void (*write)(const HsRecipe *recipe, char value[HS_RECIPE_VALUE]); /* as YAML */
+    const char *reason;
+} HsRecipeRule;
+extern const HsRecipeRule hs_recipe_rules[];
+extern const int hs_recipe_rule_count;
+/* Of weights that exist. */
+extern const HsRecipeRule hs_recipe_tuning_rules[];
+extern const int hs_recipe_tuning_rule_count;
+/* The reason of a key's rule; NULL: there is none. */
+const char *hs_recipe_reason(const char *dotted);
+
+/* --- recipe_adopt.c --- */
+
+/* The values of train.size, for keys that the configuration does not give; nothing where it is empty.
+ * errors: HS_ECONFIG for a size that is none, and next to model.shape or init_from */
+HsStatus hs_config_adopt_size(HsConfig *config);
+/* "model.layers 4, learning_rate 0.01, ...": what it has filled in; "" where train.size is empty. */
+enum { HS_RECIPE_FILLED = 1024 };
+const char *hs_config_filled_by_size(const HsConfig *config, char text[HS_RECIPE_FILLED]);
+
+#endif

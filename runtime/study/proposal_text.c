@@ -1,0 +1,305 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What a text holds: its files, which of them are text, and what characters they are made of.
+ *
+ * A folder is read as it is where all of its files are text.  Where some are not, those kinds of files (by their names'
+ * ends) that are text throughout are named by a pattern, as reading the folder would stop at the first of the others.
+ */
+#include "runtime/study/proposal.h"
+
+#include <ftw.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "runtime/data/source/glob.h"
+#include "runtime/data/source/source.h"
+#include "runtime/io/files.h"
+#include "runtime/io/utf8.h"
+
+enum {
+    MOST_KINDS = 128,
+    KIND_BYTES = 32,
+    LOOKED_AT = 64,         /* files of a kind of which the first bytes are read */
+    FIRST_BYTES = 64 << 10, /* of these */
+    FOLDER_DEPTH = 32,
+    CODE_POINTS = 0x110000
+};
+/* Files are read for measuring up to these bytes. */
+static const double SAMPLE_BYTES = 16 << 20;
+
+/* Files whose names end alike. */
+typedef struct Kind {
+    char end[KIND_BYTES]; /* "" : no end */
+    int files, read;
+    double bytes;
+    bool text;
+} Kind;
+
+/* nftw has no argument for its caller. */
+static struct {
+    Kind kinds[MOST_KINDS];
+    int count;
+    bool too_many;
+} walk;
+
+/* ".py", ".jsonl.gz"; "" where there is none. */
+static void end_of(const char *name, char end[KIND_BYTES])
+{
+    const char *dot = strrchr(name, '.');
+    end[0] = '\0';
+    if (!dot || dot == name)
+        return;
+    if (hs_is(dot, ".gz") || hs_is(dot, ".zst"))
+        for (const char *at = dot; at > name + 1 && dot - at < 8; at--)
+            if (at[-1] == '.') {
+                dot = at - 1;
+                break;
+            }
+    if (strlen(dot) < KIND_BYTES)
+        snprintf(end, KIND_BYTES, "%s", dot);
+}
+
+static bool is_packed(const char *end)
+{
+    const size_t length = strlen(end);
+    return (length >= 3 && hs_is(end + length - 3, ".gz")) || (length >= 4 && hs_is(end + length - 4, ".zst"));
+}
+
+/* By its name and first bytes; what is packed, and Parquet, is left to reading. */
+static bool is_text(const char *path, const char *end)
+{
+    char bytes[4096];
+    const HsSourceKind *kind;
+    if (hs_source_kind_choose(path, "auto", &kind) != HS_OK || kind->makes_tokens)
+        return false;
+    if (is_packed(end) || hs_is(end, ".parquet"))
+        return true;
+    return memchr(bytes, 0, hs_read_start(path, bytes, sizeof bytes)) == NULL;
+}
+
+static Kind *kind_of(const char *end)
+{
+    for (int i = 0; i < walk.count; i++)
+        if (hs_is(walk.kinds[i].end, end))
+            return &walk.kinds[i];
+    if (walk.count == MOST_KINDS) {
+        walk.too_many = true;
+        return NULL;
+    }
+    Kind *const kind = &walk.kinds[walk.count++];
+    *kind = (Kind){ .text = true };
+    snprintf(kind->end, sizeof kind->end, "%s", end);
+    return kind;
+}
+
+static int visit(const char *path, const struct stat *about, int type, struct FTW *place)
+{
+    char end[KIND_BYTES];
+    const char *const name = path + place->base;
+    if (place->level > FOLDER_DEPTH || (place->level > 0 && name[0] == '.'))
+        return FTW_SKIP_SUBTREE;
+    if (type != FTW_F || name[strlen(name) - 1] == '~')
+        return FTW_CONTINUE;
+    end_of(name, end);
+    Kind *const kind = kind_of(end);
+    if (!kind)
+        return FTW_CONTINUE;
+    kind->files++;
+    kind->bytes += (double)about->st_size;
+    if (kind->text && kind->read++ < LOOKED_AT)
+        kind->text = is_text(path, end);
+    return FTW_CONTINUE;
+}
+
+static int by_bytes(const void *a, const void *b)
+{
+    const double one = ((const Kind *)a)->bytes, other = ((const Kind *)b)->bytes;
+    return one < other ? 1 : one > other ? -1 : 0;
+}
+
+static void note_left_out(HsProposalText *text)
+{
+    size_t used = 0;
+    for (int i = 0; i < walk.count; i++)
+        if ((!walk.kinds[i].text || walk.kinds[i].end[0] == '\0') && used < sizeof text->left_out)
+            used += (size_t)snprintf(text->left_out + used, sizeof text->left_out - used, "%s%d %s",
+                                     used > 0 ? ", " : "", walk.kinds[i].files,
+                                     walk.kinds[i].end[0] ? walk.kinds[i].end : "without an end of their names");
+}
+
+/* Names the folder, or a pattern of the kinds that are text. */
+static HsStatus choose_files(const char *folder, HsProposalText *text)
+{
+    char ends[1024] = "";
+    int texts = 0, tokens = 0;
+    bool all = true;
+    walk.count = 0;
+    walk.too_many = false;
+    if (nftw(folder, visit, 64, FTW_ACTIONRETVAL) != 0)
+        return hs_fail(HS_ECONFIG, "--text %s: cannot be listed: name a folder that you may read", folder);
+    qsort(walk.kinds, (size_t)walk.count, sizeof *walk.kinds, by_bytes);
+    for (int i = 0; i < walk.count; i++) {
+        all &= walk.kinds[i].text;
+        tokens += hs_is(walk.kinds[i].end, ".bin");
+        if (!walk.kinds[i].text || walk.kinds[i].end[0] == '\0')
+            continue;
+        const size_t used = strlen(ends);
+        snprintf(ends + used, sizeof ends - used, "%s%s", texts++ > 0 ? "," : "", walk.kinds[i].end + 1);
+    }
+    if (walk.count == 0)
+        return hs_fail(HS_ECONFIG, "--text %s: no files are in this folder: put text into it, or name another", folder);
+    if (all && !walk.too_many)
+        return hs_string_list_add(&text->train, "%s", folder);
+    note_left_out(text);
+    if (texts == 0 && tokens == walk.count)
+        return hs_fail(HS_ECONFIG,
+                       "--text %s: token files (.bin) hold no text to choose a tokenizer by: name their text, or begin "
+                       "with configs/gpt2-124m.yaml",
+                       folder);
+    if (texts == 0)
+        return hs_fail(HS_ECONFIG,
+                       "--text %s: none of its files is text (%s): convert them (pdftotext, say), or name "
+                       "another folder",
+                       folder, text->left_out);
+    if (hs_glob_is_pattern(folder))
+        return hs_fail(
+            HS_ECONFIG,
+            "--text %s: some of its files are no text (%s), and its name has characters of a pattern, so that "
+            "the others cannot be named: rename it, or move them out",
+            folder, text->left_out);
+    const char *const open = texts > 1 ? "{" : "", *const close = texts > 1 ? "}" : "";
+    const size_t length = strlen(folder);
+    return hs_string_list_add(&text->train, "%s%s**/*.%s%s%s", folder, folder[length - 1] == '/' ? "" : "/", open, ends,
+                              close);
+}
+
+/* Characters of a file's first bytes. */
+static void count_characters(const char *path, char *bytes, unsigned char *seen, HsProposalText *text)
+{
+    const size_t size = hs_read_start(path, bytes, FIRST_BYTES);
+    const size_t valid = hs_utf8_valid_prefix(bytes, size);
+    text->utf8 &= size - valid < 4; /* the last character may be cut */
+    for (size_t at = 0, length; at < valid; at += length) {
+        uint32_t character = 0;
+        length = hs_utf8_decode(bytes + at, valid - at, &character);
+        if (length == 0)
+            break;
+        if (character < CODE_POINTS && !(seen[character / 8] >> character % 8 & 1)) {
+            seen[character / 8] |= (unsigned char)(1 << character % 8);
+            text->distinct++;
+        }
+        text->characters++;
+    }
+    text->sample_text += (double)valid;
+}
+
+/* Bytes of all files; of files spread over the list the characters, and a sample to measure with. */
+static HsStatus survey(const HsSourceList *sources, HsProposalText *text)
+{
+    char *const bytes = malloc(FIRST_BYTES);
+    unsigned char *const seen = calloc(CODE_POINTS / 8, 1);
+    HsStatus status = bytes && seen ? HS_OK : hs_fail(HS_ENOMEM, "no memory to look at a text");
+    const int step = sources->count / LOOKED_AT + 1;
+    text->files = sources->count;
+    text->utf8 = true;
+    for (int i = 0; i < sources->count && status == HS_OK; i++) {
+        const HsSource *const source = &sources->items[i];
+        struct stat about = { .st_size = 1000000 }; /* as much as tasks.N.synthetic_tokens makes */
+        char end[KIND_BYTES];
+        if (!source->kind || stat(source->name, &about) != 0) {
+            text->bytes += (double)about.st_size;
+            continue;
+        }
+        end_of(source->name, end);
+        text->bytes += (double)about.st_size;
+        if (i % step == 0 && !is_packed(end) && !hs_is(end, ".parquet"))
+            count_characters(source->name, bytes, seen, text);
+    }
+    free(bytes);
+    free(seen);
+    return status;
+}
+
+/* Files spread over the list, where all are too many. */
+static HsStatus take_sample(const HsSourceList *sources, HsProposalText *text)
+{
+    text->sample_bytes = text->bytes;
+    if (text->bytes <= SAMPLE_BYTES || sources->count < 2)
+        return HS_OK;
+    const int step = (int)(text->bytes / SAMPLE_BYTES) + 1;
+    text->sample_bytes = 0;
+    for (int i = 0; i < sources->count && text->sample_bytes < SAMPLE_BYTES; i += step) {
+        struct stat about;
+        if (stat(sources->items[i].name, &about) != 0)
+            continue;
+        text->sample_bytes += (double)about.st_size;
+        HS_TRY(hs_string_list_add(&text->sample, "%s", sources->items[i].name));
+    }
+    return HS_OK;
+}
+
+/* The last part of the path, in letters that every place takes. */
+static void name_task(const char *source, char name[64])
+{
+    const char *const colon = strchr(source, ':');
+    size_t length = strlen(source), used = 0;
+    while (length > 1 && source[length - 1] == '/')
+        length--;
+    size_t start = length;
+    while (start > 0 && source[start - 1] != '/')
+        start--;
+    if (colon && (size_t)(colon - source) >= start)
+        start = (size_t)(colon - source) + 1;
+    for (size_t i = start; i < length && used < 40; i++) {
+        const char c = source[i];
+        if (c == '.' && used > 0 && !strchr(source + i + 1, '/') && hs_read_start(source, (char[1]){ 0 }, 1) > 0)
+            break; /* a file's end */
+        const bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' ||
+                           c == '_' || c == '.';
+        if (plain && !(used == 0 && (c == '-' || c == '.')))
+            name[used++] = c;
+    }
+    name[used] = '\0';
+    if (used == 0)
+        snprintf(name, 64, "text");
+}
+
+HsStatus hs_proposal_look(const char *source, HsProposalText *text)
+{
+    struct stat about;
+    *text = (HsProposalText){ 0 };
+    const bool found = stat(source, &about) == 0;
+    if (!found && !hs_glob_is_pattern(source) && strncmp(source, "synthetic:", 10) != 0)
+        return hs_fail(HS_ECONFIG, "--text %s: nothing is there: name a file or a folder of text", source);
+    name_task(source, text->name);
+    if (found && S_ISDIR(about.st_mode))
+        HS_TRY(choose_files(source, text));
+    else
+        HS_TRY(hs_string_list_add(&text->train, "%s", source));
+    HsSourceList sources = { 0 };
+    HsStatus status = hs_source_list_add(&sources, text->train.items[0], "auto");
+    if (status == HS_OK && hs_source_list_has_tokens(&sources))
+        status =
+            hs_fail(HS_ECONFIG,
+                    "--text %s: token files (.bin) hold no text to choose a tokenizer by: name their text, or begin "
+                    "with configs/gpt2-124m.yaml",
+                    source);
+    if (status == HS_OK)
+        status = survey(&sources, text);
+    if (status == HS_OK)
+        status = take_sample(&sources, text);
+    hs_source_list_deinit(&sources);
+    if (status == HS_OK && text->bytes <= 0)
+        status = hs_fail(HS_ECONFIG, "--text %s: its files are empty: name others", source);
+    if (status == HS_ECONFIG || status == HS_OK)
+        return status;
+    const HsStatus given = hs_error_prefix(status, "--text");
+    return given == HS_ENOMEM ? given : HS_ECONFIG;
+}
+
+void hs_proposal_text_deinit(HsProposalText *text)
+{
+    hs_string_list_deinit(&text->train);
+    hs_string_list_deinit(&text->sample);
+}

@@ -1,0 +1,100 @@
+#!/bin/bash
+# SPDX-License-Identifier: MIT
+# trainer new: a configuration from texts and a time, which loads, runs by the second line that is printed, and replaces no
+# file; and what it says of texts, times and places that cannot be.
+. "$(dirname "$0")/lib.sh"
+
+# prose BYTES: words that are not all alike.
+prose() {
+    awk -v bytes="$1" 'BEGIN { srand(7); while (n < bytes) { w = ""; k = 2 + int(rand() * 6)
+        for (i = 0; i < k; i++) w = w sprintf("%c", 97 + int(26 * rand() * rand())); n += k + 1; printf "%s%s", w, rand() < 0.1 ? "\n" : " " } }'
+}
+prose 60000 >book.txt
+mkdir -p code/inner mixed binary empty
+prose 30000 >code/one.py
+prose 30000 >code/inner/two.py
+cp -r code/. mixed
+printf '\0\1\2' >mixed/one.pyc
+head -c 30000 /dev/zero >binary/one.dat
+printf 'too short\n' >short.txt
+
+# trains FILE: its values are those of a run, and each has a comment above it.
+trains() {
+    expect 0 "$trainer" --config "$1" --print-config
+    awk '/^[ -]*[a-z_]+: [^ ]/ && !/- name:/ && before !~ /^ *#/ { print FILENAME ": no reason: " $0; bad = 1 }
+         { before = $0 } END { exit bad }' "$1" || fail "$1 has values without a reason"
+}
+
+# What the text is worth ends before the time does.
+expect 0 "$trainer" new --text code --hours 1 --output hour.yaml threads=1
+says err "there is too little text for 1 hours: after 4 passes over it"
+says hour.yaml "4.00 passes over it"
+
+# From nothing, then the line that it prints, with one key changed.
+expect 0 "$trainer" new --text code --hours 0.005 threads=1
+[ "$(wc -l <out)" = 2 ] || fail "two lines were to be printed: $(cat out)"
+says out "code.yaml: "
+[ "$(tail -n 1 out)" = "$trainer --config code.yaml threads=1" ] || fail "not a command: $(tail -n 1 out)"
+command=$(tail -n 1 out)
+trains code.yaml
+says code.yaml 'train: "code"'
+says code.yaml "kind: muon"
+cp code.yaml code.kept
+expect 2 "$trainer" new --text code --hours 0.005
+says err "code.yaml is there already"
+same code.kept code.yaml
+bash -c "$command tasks.0.tokens=20000 evaluation.every=0" >out 2>err || fail "the command failed: $(tail -n 1 err)"
+[ -f runs/code/report.html ] || fail "no run"
+
+# Files that are no text are left out by a pattern, and the run's folder is another one.
+expect 0 "$trainer" new --text mixed/ --hours 0.005 --output code2.yaml
+says err "left out, as they are no text or cannot be named by a pattern: 1 .pyc"
+says code2.yaml 'train: "mixed/**/*.py"'
+trains code2.yaml
+expect 0 "$trainer" new --text ./code --out other.yaml --hours 0.005
+says other.yaml 'out_dir: "runs/code-2"'
+
+# Two texts: tasks in order, with replay.
+expect 0 "$trainer" new --text code --text book.txt --hours 0.005 --output two.yaml
+trains two.yaml
+says two.yaml "strategy: er"
+says two.yaml "docs/forgetting.md"
+[ "$(grep -c '^  - name' two.yaml)" = 2 ] || fail "not two tasks"
+grep -n '^    train' two.yaml | tr '\n' ' ' | grep -q 'code.*book.txt' || fail "the tasks are not in order"
+
+# Weights that exist: all of the model, or what memory has room for.
+model=$root/tests/huggingface/models/llama
+expect 0 "$trainer" new --checkpoint "$model" --text book.txt --hours 0.005 --output tuned.yaml
+trains tuned.yaml
+says tuned.yaml "init_from: \"$model\""
+says tuned.yaml "training all of the model takes"
+says tuned.yaml "kind: none"
+says tuned.yaml "Loss before training"
+expect 1 "$trainer" new --checkpoint "$model" --text book.txt --hours 0.005 --output never.yaml memory.limit=1MiB target_gpu_util=0.01
+says err "an adapter on four bits a weight takes"
+says err "name a smaller model"
+
+# refused TEXT ARGUMENTS...: nothing is written.
+refused() {
+    local text=$1
+    shift
+    expect 2 "$trainer" new --output never.yaml "$@"
+    says err "$text"
+    [ ! -e never.yaml ] && [ ! -e never.tokenizer.json ] || { fail "something was written: $*"; rm -f never.*; }
+}
+refused "--text PATH is missing" --hours 1
+refused "--hours H is missing" --text code
+for hours in 0 -1 1e9 nan soon; do refused "--hours must be a number from 0.005 to 8760 (got $hours)" --text code --hours=$hours; done
+refused "--text nowhere: nothing is there: name a file or a folder" --text nowhere --hours 1
+refused "--text empty: no files are in this folder" --text empty --hours 1
+refused "--text binary: none of its files is text (1 .dat)" --text binary --hours 1
+refused "--text short.txt: is too short" --text short.txt --hours 1
+refused "is neither a Hugging Face folder" --checkpoint empty --text code --hours 1
+refused "--text code is given twice" --text code --text code --hours 1
+refused "unknown key model.layer; did you mean model.layers?" --text code --hours 1 model.layer=3
+expect 1 "$trainer" new --text binary/one.dat --hours 1 --output never.yaml
+says err "binary/one.dat: byte 0: a zero byte"
+[ ! -e never.yaml ] || fail "a file of zero bytes made a configuration"
+expect 2 "$trainer" new --text code --hours 1 --output missing/x.yaml
+says err "the folder missing is not there: make it first"
+finish
