@@ -24,7 +24,9 @@ typedef struct HsRecipe {
     double tokens; /* to be trained on */
     int64_t steps, warmup_steps;
     double learning_rate;
-    bool all; /* hs_recipe_of_tuning's */
+    double embedding_rate; /* of embedding, head and norms */
+    bool muon;             /* optimizer.kind; the rates of AdamW are others */
+    bool all;              /* hs_recipe_of_tuning's */
 } HsRecipe;
 
 /* The shape nearest to a size, trained on `tokens` (0: HS_RECIPE_TOKENS_A_SIZE for each parameter). */
@@ -41,7 +43,7 @@ HsRecipe hs_recipe_of_tuning(int64_t positions, bool all);
 /* "30M", "0.8M", "1.5B", "300k", "250000" -> parameters; false: it is no such text, or out of bounds. */
 bool hs_recipe_read_size(const char *text, double *size);
 
-enum { HS_RECIPE_VALUE = 64 };
+enum { HS_RECIPE_VALUE = 96 };
 typedef struct HsRecipeRule {
     const char *key;                                                    /* dotted */
     void (*write)(const HsRecipe *recipe, char value[HS_RECIPE_VALUE]); /* as YAML */
@@ -52,6 +54,8 @@ extern const int hs_recipe_rule_count;
 /* Of weights that exist. */
 extern const HsRecipeRule hs_recipe_tuning_rules[];
 extern const int hs_recipe_tuning_rule_count;
+/* The rule of optimizer.groups, whose value is the list. */
+#define HS_RECIPE_GROUPS "optimizer.groups"
 /* The reason of a key's rule; NULL: there is none. */
 const char *hs_recipe_reason(const char *dotted);
 

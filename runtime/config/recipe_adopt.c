@@ -41,6 +41,7 @@ static HsRecipe recipe_of(const HsConfig *config, double size)
     /* max_steps is each task's. */
     HsRecipe recipe =
         hs_recipe_of_size(size, tokens > 0 ? tokens : HS_RECIPE_TOKENS_A_SIZE * size / config->task_count);
+    recipe.muon = !hs_config_is_set(config, "optimizer.kind") || hs_is(config->optimizer.kind, "muon");
     recipe.accumulation = config->training.gradient_accumulation_steps;
     take_given(config, "model.width", config->model.width, &recipe.width);
     take_given(config, "model.layers", config->model.layers, &recipe.layers);
@@ -52,6 +53,23 @@ static HsRecipe recipe_of(const HsConfig *config, double size)
                         (double)recipe.max_length;
     hs_recipe_settle(&recipe);
     return recipe;
+}
+
+/* Nothing where the configuration lists groups. */
+static HsStatus take_groups(HsConfig *config, const HsRecipe *recipe, const HsRecipeRule *rule)
+{
+    char value[HS_RECIPE_VALUE], text[HS_RECIPE_VALUE + HS_DOTTED_BYTES];
+    if (config->group_count > 0 || !recipe->muon)
+        return HS_OK;
+    rule->write(recipe, value);
+    snprintf(text, sizeof text, "%s=%s", rule->key, value);
+    HS_TRY(hs_config_override(config, text));
+    for (int i = 0; i < hs_config_key_count; i++) {
+        const HsConfigKey *const key = &hs_config_key_table[i];
+        if (hs_config_key_is_group(key) && (hs_is(key->name, "match") || hs_is(key->name, "learning_rate")))
+            config->origin->key[hs_config_origin_index(key, 0)].source = HS_SOURCE_SIZE;
+    }
+    return HS_OK;
 }
 
 static HsStatus take(HsConfig *config, const HsRecipe *recipe, const HsRecipeRule *rule)
@@ -94,7 +112,9 @@ HsStatus hs_config_adopt_size(HsConfig *config)
     const HsRecipe recipe = recipe_of(config, size);
     for (int i = 0; i < hs_recipe_rule_count; i++) {
         const HsRecipeRule *const rule = &hs_recipe_rules[i];
-        if (!hs_config_is_set(config, rule->key) && !(long_enough && hs_is(rule->key, "max_steps")))
+        if (hs_is(rule->key, HS_RECIPE_GROUPS))
+            HS_TRY(take_groups(config, &recipe, rule));
+        else if (!hs_config_is_set(config, rule->key) && !(long_enough && hs_is(rule->key, "max_steps")))
             HS_TRY(take(config, &recipe, rule));
     }
     return HS_OK;
@@ -108,11 +128,11 @@ const char *hs_config_filled_by_size(const HsConfig *config, char text[HS_RECIPE
     for (int i = 0; stream && i < hs_config_key_count; i++) {
         const HsConfigKey *const key = &hs_config_key_table[i];
         char dotted[HS_DOTTED_BYTES];
-        if (hs_config_key_is_task(key) || hs_config_key_is_group(key) ||
+        if (hs_config_key_is_task(key) || hs_config_key_places(config, key) == 0 ||
             config->origin->key[hs_config_origin_index(key, 0)].source != HS_SOURCE_SIZE)
             continue;
         fprintf(stream, "%s%s ", used++ > 0 ? ", " : "", hs_config_key_dotted(key, dotted));
-        hs_config_value_print(key, config, stream);
+        hs_config_value_print(key, hs_config_key_object(config, key, 0), stream);
     }
     if (stream)
         fclose(stream);

@@ -97,4 +97,12 @@ says err "binary/one.dat: byte 0: a zero byte"
 [ ! -e never.yaml ] || fail "a file of zero bytes made a configuration"
 expect 2 "$trainer" new --text code --hours 1 --output missing/x.yaml
 says err "the folder missing is not there: make it first"
+
+# train.size: by the same rules, each value with its reason, and said by a run.
+expect 0 "$trainer" --print-config train.size=100k
+says out "# by train.size 100k: of matrices, 1.7e-2"
+expect 0 "$trainer" --config /dev/null train.size=30k tasks.0.train=book.txt tasks.0.tokens=5000 model.layers=1 out_dir=sized
+says err "train.size 30k sets batch_size "
+! grep -q 'sets.*model.layers' err || fail "a given key was filled in"
+says err "all others: muon"
 finish

@@ -1,0 +1,134 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * train.size and its rules.
+ */
+#include <criterion/criterion.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/config/recipe.h"
+#include "runtime/config/table.h"
+
+#define RUN(call) cr_assert_eq((call), HS_OK, "%s", hs_error_message())
+
+static HsStatus parse(HsConfig *config, const char *text)
+{
+    return hs_config_parse(config, "c.yaml", text, strlen(text), 0, NULL);
+}
+
+static void refuses(const char *text, const char *expected)
+{
+    HsConfig config;
+    cr_assert_eq(parse(&config, text), HS_ECONFIG, "%s", text);
+    cr_expect_not_null(strstr(hs_error_message(), expected), "%s: %s", text, hs_error_message());
+}
+
+Test(recipe, sizes_are_read)
+{
+    static const struct {
+        const char *text;
+        double size;
+    } good[] = { { "30M", 30e6 },     { "0.8M", 0.8e6 }, { "1.5B", 1.5e9 }, { "300k", 300e3 },
+                 { "250000", 250e3 }, { "10k", 1e4 },    { "100B", 1e11 } };
+    static const char *const bad[] = { "", "M", "-3M", "3T", "3 M", "9k", "101B", "inf", "nan", "0x10M", "3MM" };
+    double size = 0;
+    for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
+        cr_expect(hs_recipe_read_size(good[i].text, &size), "%s", good[i].text);
+        cr_expect_float_eq(size, good[i].size, good[i].size * 1e-12, "%s is %g", good[i].text, size);
+    }
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        cr_expect(!hs_recipe_read_size(bad[i], &size), "%s is no size", bad[i]);
+}
+
+/* A shape has the size that it is of, to half a layer and half a head; rates fall as the width grows. */
+Test(recipe, shapes_follow_the_size)
+{
+    double last_width = 0, last_rate = 1;
+    for (double size = 1e5; size < 2e10; size *= 1.7) {
+        const HsRecipe recipe = hs_recipe_of_size(size, 1e9);
+        const double layers = (double)recipe.layers, width = (double)recipe.width;
+        const double head = width < 120 ? 16 : width < 240 ? 32 : 64, made = 12 * layers * width * width;
+        const double off = pow(1 + head / 2 / (width - head / 2), 2);
+        cr_expect(made <= size * off && made >= size / off, "%g is made %g", size, made);
+        cr_expect_eq(recipe.width % recipe.heads, 0);
+        cr_expect(width >= last_width);
+        cr_expect(width == last_width || recipe.learning_rate < last_rate + 1e-12);
+        last_width = width;
+        last_rate = recipe.learning_rate;
+    }
+}
+
+Test(recipe, a_size_fills_in_what_is_not_given)
+{
+    HsConfig config, other;
+    RUN(parse(&config, "train: {size: 3M}\n"));
+    const HsRecipe recipe = hs_recipe_of_size(3e6, 0);
+    cr_expect_str_eq(config.model.family, "llama");
+    cr_expect_str_eq(config.optimizer.kind, "muon");
+    cr_expect_eq(config.model.layers, recipe.layers);
+    cr_expect_eq(config.model.width, recipe.width);
+    cr_expect_eq(config.training.batch_size, recipe.batch_size);
+    cr_expect_eq(config.training.max_steps, recipe.steps);
+    cr_expect_float_eq(config.training.learning_rate, recipe.learning_rate, 1e-15);
+    cr_assert_eq(config.group_count, 1);
+    cr_expect_float_eq(config.groups[0].learning_rate, recipe.embedding_rate, 1e-15);
+    cr_expect(!hs_config_is_set(&config, "model.width"));
+    hs_config_deinit(&config);
+
+    /* What is given stays, and counts for the others. */
+    RUN(parse(&config, "train: {size: 3M}\nmodel: {width: 384}\nbatch_size: 1\nlearning_rate: 0.5\n"));
+    cr_expect_eq(config.model.width, 384);
+    cr_expect_eq(config.model.layers, recipe.layers);
+    cr_expect_eq(config.training.batch_size, 1);
+    cr_expect_eq(config.training.max_steps, (int64_t)(10 * 3e6) / config.training.max_length);
+    cr_expect_float_eq(config.training.learning_rate, 0.5, 0);
+    hs_config_deinit(&config);
+    RUN(parse(&config, "train: {size: 3M}\nmodel: {width: 384}\nbatch_size: 8\nmax_steps: 1000\n"));
+    RUN(parse(&other, "train: {size: 3M}\nmodel: {width: 192}\nbatch_size: 8\nmax_steps: 1000\n"));
+    cr_expect(config.training.learning_rate < other.training.learning_rate);
+    cr_expect_eq(config.schedule.warmup_steps, 50);
+    hs_config_deinit(&other);
+    hs_config_deinit(&config);
+
+    /* A length or groups of the file's, and another rule. */
+    RUN(parse(&config, "train: {size: 3M}\ntasks: [{name: a, epochs: 2}]\n"
+                       "optimizer: {kind: adamw, groups: [{match: head, learning_rate: 1}]}\n"));
+    cr_expect_eq(config.training.max_steps, 0);
+    cr_expect_eq(config.group_count, 1);
+    cr_expect_str_eq(config.groups[0].match.items[0], "head");
+    cr_expect_str_eq(config.optimizer.kind, "adamw");
+    hs_config_deinit(&config);
+}
+
+/* What is printed loads back to the same values, and names the reason of each. */
+Test(recipe, filled_values_are_shown_with_their_reasons)
+{
+    HsConfig config, again;
+    char *text = NULL, filled[HS_RECIPE_FILLED];
+    size_t size = 0;
+    RUN(parse(&config, "train: {size: 800k}\nmodel: {layers: 3}\n"));
+    FILE *const stream = open_memstream(&text, &size);
+    RUN(hs_config_print(&config, stream, true));
+    fclose(stream);
+    cr_expect_not_null(strstr(text, "# by train.size 800k: "));
+    hs_config_filled_by_size(&config, filled);
+    cr_expect_not_null(strstr(filled, "model.width "), "%s", filled);
+    cr_expect_not_null(strstr(filled, "learning_rate "), "%s", filled);
+    cr_expect_null(strstr(filled, "model.layers"), "%s", filled);
+    RUN(hs_config_parse(&again, "again", text, size, 0, NULL));
+    cr_expect_eq(hs_config_differences(&config, &again, HS_RESUME_ANY, NULL, filled, sizeof filled), 0, "%s", filled);
+    cr_expect_eq(hs_config_filled_by_size(&again, filled)[0], '\0');
+    for (int i = 0; i < hs_recipe_rule_count; i++)
+        cr_expect(strlen(hs_recipe_rules[i].reason) > 20, "%s has no reason", hs_recipe_rules[i].key);
+    free(text);
+    hs_config_deinit(&again);
+    hs_config_deinit(&config);
+}
+
+Test(recipe, what_does_not_go_with_a_size_is_refused)
+{
+    refuses("train: {size: large}\n", "c.yaml:1:9: train.size must be a number of parameters from 10k to 100B");
+    refuses("train: {size: 30M}\nmodel: {shape: gpt2}\n", "train.size and model.shape both say how large");
+    refuses("train: {size: 30M}\ninit_from: models/none\n", "train.size is of a model from scratch");
+}
