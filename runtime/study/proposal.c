@@ -4,7 +4,7 @@
  *
  * Size and tokens: with F tokens a second at size N, and k tokens wanted for each parameter, a time of S seconds is full at
  *     k N' = F S N / N'    =>    N' = sqrt(F S N / k),
- * as a token's work grows with the size.  F is measured at N', and the choice made again, until the shape stays; the
+ * as a token's work grows with the size; with D tokens that the text is worth at most, N' = F S N / D.  F is measured at N', and the choice made again, until the shape stays; the
  * tokens are what the speed that was measured last has time for, and at most what the text is worth.
  */
 #include "runtime/study/proposal.h"
@@ -196,12 +196,16 @@ static bool same_shape(const HsRecipe *a, const HsRecipe *b)
            a->batch_size == b->batch_size;
 }
 
-/* The size whose tokens fill the time, or are as many as the text is worth. */
+/* The size whose tokens fill the time.  Where the text is not worth as many, the one with which the text fills it, within
+ * what the text has to teach. */
 static double wanted_size(HsProposal *proposal)
 {
-    const double tokens = tokens_of_time(proposal), text = proposal->most_epochs * tokens_of_texts(proposal);
-    const double size = sqrt(tokens * proposal->recipe.size / HS_RECIPE_TOKENS_A_SIZE);
-    return fmax(fmin(size, text / HS_RECIPE_TOKENS_A_SIZE), LEAST_SIZE);
+    const double work = tokens_of_time(proposal) * proposal->recipe.size; /* tokens times size */
+    const double text = proposal->most_epochs * tokens_of_texts(proposal);
+    double size = sqrt(work / HS_RECIPE_TOKENS_A_SIZE);
+    if (size * HS_RECIPE_TOKENS_A_SIZE > text)
+        size = fmin(work / fmax(text, 1), text / HS_RECIPE_LEAST_TOKENS_A_SIZE);
+    return fmax(size, LEAST_SIZE);
 }
 
 static HsStatus choose_size(HsProposal *proposal, double size)
@@ -235,7 +239,6 @@ static HsStatus propose_model(HsProposal *proposal)
     if (proposal->tokenizer_path[0] != '\0')
         HS_TRY(refuse_existing(proposal->tokenizer_path, "a tokenizer"));
     HS_TRY(hs_proposal_make_tokenizer(proposal));
-    proposal->made_tokenizer = proposal->tokenizer_path[0] != '\0';
     HS_TRY(choose_size(proposal, size));
     give_tokens(proposal, tokens_of_time(proposal));
     return HS_OK;

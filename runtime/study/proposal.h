@@ -49,6 +49,7 @@ typedef struct HsProposalText {
     double characters, sample_text; /* of the first bytes of its files, where they are UTF-8: characters and bytes */
     int distinct;                   /* how many different characters these have */
     bool utf8;
+    bool cut;      /* the sample is a temporary file */
     double tokens; /* to train on in one pass, by the sample */
     double given;  /* tokens that the proposal trains on */
 } HsProposalText;
@@ -96,7 +97,7 @@ void hs_proposal_text_deinit(HsProposalText *text);
 
 /* Chooses it; `model`: parameters of the blocks that there is time for. */
 void hs_proposal_choose_tokenizer(HsProposal *proposal, double model);
-/* Learns it into tokenizer_path, where it is bpe. */
+/* Learns it into tokenizer_path, where it is bpe; bytes take its place where the text cannot be read so. */
 HsStatus hs_proposal_make_tokenizer(HsProposal *proposal);
 
 /* --- proposal_speed.c --- */

@@ -7,10 +7,12 @@
  */
 #include "runtime/study/proposal.h"
 
+#include <errno.h>
 #include <ftw.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "runtime/data/source/glob.h"
 #include "runtime/data/source/source.h"
@@ -221,12 +223,50 @@ static HsStatus survey(const HsSourceList *sources, HsProposalText *text)
     return status;
 }
 
+/* The first SAMPLE_BYTES of a long text to its last whole line, in a temporary file whose name ends alike. */
+static HsStatus cut_sample(const char *path, const char *end, HsProposalText *text)
+{
+    const size_t room = (size_t)SAMPLE_BYTES;
+    char *const bytes = malloc(room), *name = NULL;
+    const char *const folder = getenv("TMPDIR");
+    if (!bytes || asprintf(&name, "%s/halfstep-XXXXXX%s", folder ? folder : "/tmp", end) < 0) {
+        free(bytes);
+        return hs_fail(HS_ENOMEM, "no memory for a part of %s", path);
+    }
+    size_t size = hs_read_start(path, bytes, room);
+    while (size > 0 && bytes[size - 1] != '\n')
+        size--;
+    size = size > 0 ? size : room; /* one line */
+    const int file = mkstemps(name, (int)strlen(end));
+    HsStatus status = file >= 0 && write(file, bytes, size) == (ssize_t)size
+                          ? hs_string_list_add(&text->sample, "%s", name)
+                          : hs_fail(HS_EIO, "%s: cannot be written: %s", name, strerror(errno));
+    text->sample_bytes += (double)size;
+    text->cut = status == HS_OK;
+    if (file >= 0)
+        close(file);
+    if (status != HS_OK)
+        unlink(name);
+    free(bytes);
+    free(name);
+    return status;
+}
+
 /* Files spread over the list, where all are too many. */
 static HsStatus take_sample(const HsSourceList *sources, HsProposalText *text)
 {
     text->sample_bytes = text->bytes;
-    if (text->bytes <= SAMPLE_BYTES || sources->count < 2)
+    if (text->bytes <= SAMPLE_BYTES)
         return HS_OK;
+    if (sources->count == 1) {
+        const HsSourceKind *const kind = sources->items[0].kind;
+        char end[KIND_BYTES];
+        end_of(sources->items[0].name, end);
+        if (!kind || is_packed(end) || (kind->extension && !hs_is(kind->format, "jsonl"))) /* no part of it is a file */
+            return HS_OK;
+        text->sample_bytes = 0;
+        return cut_sample(sources->items[0].name, end, text);
+    }
     const int step = (int)(text->bytes / SAMPLE_BYTES) + 1;
     text->sample_bytes = 0;
     for (int i = 0; i < sources->count && text->sample_bytes < SAMPLE_BYTES; i += step) {
@@ -301,5 +341,7 @@ HsStatus hs_proposal_look(const char *source, HsProposalText *text)
 void hs_proposal_text_deinit(HsProposalText *text)
 {
     hs_string_list_deinit(&text->train);
+    if (text->cut)
+        unlink(text->sample.items[0]);
     hs_string_list_deinit(&text->sample);
 }
