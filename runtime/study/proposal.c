@@ -327,27 +327,27 @@ static void print_word(const char *word, FILE *out)
     fputc('\'', out);
 }
 
-static void print_time(double seconds, FILE *out)
+static const char *time_text(double seconds, char text[32])
 {
     if (seconds < 180)
-        fprintf(out, "%.0f seconds", seconds);
+        snprintf(text, 32, "%.0f seconds", seconds);
     else if (seconds < 3 * 3600)
-        fprintf(out, "%.0f minutes", seconds / 60);
+        snprintf(text, 32, "%.0f minutes", seconds / 60);
     else
-        fprintf(out, "%.1f hours", seconds / 3600);
+        snprintf(text, 32, "%.1f hours", seconds / 3600);
+    return text;
 }
 
 static void print_result(const HsProposal *proposal, FILE *out)
 {
     const HsProposalRequest *const request = proposal->request;
     double tokens = 0;
+    char time[32];
     for (int i = 0; i < request->text_count; i++)
         tokens += proposal->texts[i].tokens;
-    fprintf(out, "%s: %.2f million parameters, %.3g million tokens (%.2f passes over the text), ", proposal->output,
+    fprintf(out, "%s: %.2f million parameters, %.3g million tokens (%.2f passes over the text), %s\n", proposal->output,
             1e-6 * proposal->speed.parameters, 1e-6 * proposal->recipe.tokens,
-            proposal->recipe.tokens / fmax(tokens, 1));
-    print_time(proposal->seconds, out);
-    fputc('\n', out);
+            proposal->recipe.tokens / fmax(tokens, 1), time_text(proposal->seconds, time));
     print_word(program_invocation_name, out);
     fputs(" --config ", out);
     print_word(proposal->output, out);
@@ -360,6 +360,7 @@ static void print_result(const HsProposal *proposal, FILE *out)
 
 static void say(const HsProposal *proposal)
 {
+    char time[32];
     for (int i = 0; i < proposal->request->text_count; i++)
         if (proposal->texts[i].left_out[0] != '\0')
             hs_warn("%s: left out, as they are no text or cannot be named by a pattern: %s",
@@ -367,8 +368,8 @@ static void say(const HsProposal *proposal)
     if (proposal->short_of_text)
         hs_warn(
             "there is too little text for %g hours: after %g passes over it more would be learned by heart, and these "
-            "take %.0f seconds; with more text the same time trains a larger model",
-            proposal->request->hours, proposal->most_epochs, proposal->seconds);
+            "take %s; with more text the same time trains a larger model",
+            proposal->request->hours, proposal->most_epochs, time_text(proposal->seconds, time));
 }
 
 static HsStatus write_file(const HsProposal *proposal)

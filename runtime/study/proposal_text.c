@@ -305,10 +305,24 @@ static void name_task(const char *source, char name[64])
         snprintf(name, 64, "text");
 }
 
+/* A configuration has to hold it. */
+static HsStatus check_name(const char *source)
+{
+    bool plain = hs_utf8_valid_prefix(source, strlen(source)) == strlen(source);
+    for (const char *at = source; *at; at++)
+        plain &= (unsigned char)*at >= ' ';
+    return plain ? HS_OK
+                 : hs_fail(HS_ECONFIG,
+                           "--text %s: its name is not UTF-8, or has control characters, which a "
+                           "configuration cannot hold: rename it",
+                           source);
+}
+
 HsStatus hs_proposal_look(const char *source, HsProposalText *text)
 {
     struct stat about;
     *text = (HsProposalText){ 0 };
+    HS_TRY(check_name(source));
     const bool found = stat(source, &about) == 0;
     if (!found && !hs_glob_is_pattern(source) && strncmp(source, "synthetic:", 10) != 0)
         return hs_fail(HS_ECONFIG, "--text %s: nothing is there: name a file or a folder of text", source);

@@ -89,6 +89,8 @@ refused "--text nowhere: nothing is there: name a file or a folder" --text nowhe
 refused "--text empty: no files are in this folder" --text empty --hours 1
 refused "--text binary: none of its files is text (1 .dat)" --text binary --hours 1
 refused "--text short.txt: is too short" --text short.txt --hours 1
+mkdir $'bad\nname'
+refused "control characters, which a configuration cannot hold: rename it" --text $'bad\nname' --hours 1
 refused "is neither a Hugging Face folder" --checkpoint empty --text code --hours 1
 refused "--text code is given twice" --text code --text code --hours 1
 refused "unknown key model.layer; did you mean model.layers?" --text code --hours 1 model.layer=3
