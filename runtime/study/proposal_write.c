@@ -54,6 +54,25 @@ static void quoted(const char *text, FILE *out)
 
 /* --- the head --- */
 
+/* What loss to expect: of this text none was measured. */
+static void write_expected(const HsProposal *proposal, FILE *out)
+{
+    const HsRecipe *const recipe = &proposal->recipe;
+    const double size = 12 * (double)recipe->layers * (double)recipe->width * (double)recipe->width;
+    double loss;
+    if (proposal->request->checkpoint)
+        return;
+    if (hs_recipe_measured_loss(size, &loss))
+        note(
+            out, 0,
+            "Expected loss: not known for this text.  Of Python's library in bytes, ten tokens a parameter, a model of "
+            "this size ends at %.2f nats a byte, %.2f bits (bench/results/cpu-zen4-2core/recipe.md; off by %.1f%% on a "
+            "size that was left out).",
+            loss, loss / log(2), 100 * HS_RECIPE_LAW_ERROR);
+    else
+        note(out, 0, "Expected loss: not known; of a model of this size none was measured.");
+}
+
 static void write_head(const HsProposal *proposal, FILE *out)
 {
     const HsProposalSpeed *const speed = &proposal->speed;
@@ -70,6 +89,7 @@ static void write_head(const HsProposal *proposal, FILE *out)
     if (isfinite(speed->untrained_loss))
         note(out, 0, "Loss before training, on the first text: %.3f nats a token.  What it will be was not measured.",
              speed->untrained_loss);
+    write_expected(proposal, out);
     fputs("#\n", out);
     note(out, 0, "trainer plan --config %s    shows its memory", proposal->output);
     fputs("\n", out);

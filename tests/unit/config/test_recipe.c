@@ -59,6 +59,20 @@ Test(recipe, shapes_follow_the_size)
     }
 }
 
+/* The losses that were measured (bench/results/cpu-zen4-2core/recipe.md), within the law's error; no others. */
+Test(recipe, the_law_is_of_the_sizes_that_were_measured)
+{
+    static const double sizes[] = { 98304, 153600, 230400, 331776, 602112 },
+                        losses[] = { 1.6151, 1.4847, 1.3455, 1.2692, 1.1056 };
+    double loss = 0;
+    for (int i = 0; i < 5; i++) {
+        cr_expect(hs_recipe_measured_loss(sizes[i], &loss));
+        cr_expect(fabs(loss / losses[i] - 1) < HS_RECIPE_LAW_ERROR, "%g at %g", loss, sizes[i]);
+    }
+    cr_expect(!hs_recipe_measured_loss(5e4, &loss));
+    cr_expect(!hs_recipe_measured_loss(1e6, &loss));
+}
+
 Test(recipe, a_size_fills_in_what_is_not_given)
 {
     HsConfig config, other;
