@@ -72,6 +72,9 @@ const char *hs_recipe_reason(const char *dotted);
 /* The values of train.size, for keys that the configuration does not give; nothing where it is empty.
  * errors: HS_ECONFIG for a size that is none, and next to model.shape or init_from */
 HsStatus hs_config_adopt_size(HsConfig *config);
+/* Of a run that continues: what train.size has filled in is what it was when the run began with that size, though the
+ * length is another now.  *changed: some of it would have been otherwise.  errors: HS_ENOMEM */
+HsStatus hs_config_keep_filled(HsConfig *config, const HsConfig *saved, bool *changed);
 /* "model.layers 4, learning_rate 0.01, ...": what it has filled in; "" where train.size is empty. */
 enum { HS_RECIPE_FILLED = 1024 };
 const char *hs_config_filled_by_size(const HsConfig *config, char text[HS_RECIPE_FILLED]);

@@ -4,9 +4,11 @@
  * a width for the rate, a length for the batch, a batch for the rate and the steps.
  */
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "runtime/config/recipe.h"
 #include "runtime/config/table.h"
+#include "runtime/io/files.h"
 
 /* Takes a given number in place of the recipe's. */
 static bool take_given(const HsConfig *config, const char *dotted, int64_t value, int64_t *field)
@@ -116,6 +118,47 @@ HsStatus hs_config_adopt_size(HsConfig *config)
             HS_TRY(take_groups(config, &recipe, rule));
         else if (!hs_config_is_set(config, rule->key) && !(long_enough && hs_is(rule->key, "max_steps")))
             HS_TRY(take(config, &recipe, rule));
+    }
+    return HS_OK;
+}
+
+/* By way of its text, as all values are set. */
+static HsStatus copy_value(const HsConfigKey *key, const void *from, void *to)
+{
+    char *text = NULL;
+    size_t size = 0;
+    HsYaml *node;
+    FILE *const stream = open_memstream(&text, &size);
+    if (!stream)
+        return hs_fail(HS_ENOMEM, "no memory for the value of %s", key->name);
+    hs_config_value_print(key, from, stream);
+    HS_TRY(hs_close_text(stream, &text));
+    HsStatus status = hs_yaml_parse_value(text, &node);
+    if (status == HS_OK) {
+        status = hs_config_value_set(key, "train.size", node, to);
+        hs_yaml_destroy(node);
+    }
+    free(text);
+    return status;
+}
+
+HsStatus hs_config_keep_filled(HsConfig *config, const HsConfig *saved, bool *changed)
+{
+    *changed = false;
+    if (config->train.size[0] == '\0' || !hs_is(config->train.size, saved->train.size))
+        return HS_OK;
+    for (int i = 0; i < hs_config_key_count; i++) {
+        const HsConfigKey *const key = &hs_config_key_table[i];
+        if (hs_config_key_is_task(key) || hs_config_key_places(config, key) == 0 ||
+            hs_config_key_places(saved, key) == 0 || key->resume == HS_RESUME_LENGTH ||
+            config->origin->key[hs_config_origin_index(key, 0)].source != HS_SOURCE_SIZE)
+            continue;
+        void *const now = hs_config_key_object(config, key, 0);
+        const void *const then = hs_config_key_object(saved, key, 0);
+        if (hs_config_value_equal(key, now, then))
+            continue;
+        HS_TRY(copy_value(key, then, now));
+        *changed = true;
     }
     return HS_OK;
 }

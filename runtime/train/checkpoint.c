@@ -20,6 +20,7 @@
 #include <sys/stat.h>
 
 #include "kernels/base/log.h"
+#include "runtime/config/recipe.h"
 #include "runtime/config/continual.h"
 #include "runtime/checkpoint/weights.h"
 #include "runtime/config/chat_template.h"
@@ -406,7 +407,12 @@ HsStatus hs_run_peek_data(HsRun *run, const char *folder)
     HsConfig saved;
     HsStatus status = load_config_of(checkpoint.folder, &saved);
     if (status == HS_OK) {
+        bool kept;
         status = hs_run_keep_defaults(run->training.config, &saved);
+        if (status == HS_OK)
+            status = hs_config_keep_filled(run->training.config, &saved, &kept);
+        if (status == HS_OK && kept)
+            hs_info("what train.size sets is as this run began; a new run of this length has other values");
         hs_config_deinit(&saved);
     }
     hs_checkpoint_close(&checkpoint);

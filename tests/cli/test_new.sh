@@ -103,8 +103,15 @@ says err "the folder missing is not there: make it first"
 # train.size: by the same rules, each value with its reason, and said by a run.
 expect 0 "$trainer" --print-config train.size=100k
 says out "# by train.size 100k: of matrices, 1.7e-2"
-expect 0 "$trainer" --config /dev/null train.size=30k tasks.0.train=book.txt tasks.0.tokens=5000 model.layers=1 out_dir=sized
+expect 0 "$trainer" --config /dev/null train.size=30k tasks.0.train=book.txt max_steps=10 model.layers=1 out_dir=sized
 says err "train.size 30k sets batch_size "
 ! grep -q 'sets.*model.layers' err || fail "a given key was filled in"
 says err "all others: muon"
+# A run that continues for longer keeps what it began with.
+rate=$(grep '^learning_rate' sized/config.yaml)
+expect 0 "$trainer" --config /dev/null train.size=30k tasks.0.train=book.txt max_steps=20 model.layers=1 out_dir=sized
+says err "what train.size sets is as this run began"
+[ "$rate" = "$(grep '^learning_rate' sized/config.yaml)" ] || fail "the rate is another one"
+expect 2 "$trainer" --config /dev/null train.size=90k tasks.0.train=book.txt max_steps=20 model.layers=1 out_dir=sized
+says err "train.size"
 finish
