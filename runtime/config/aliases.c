@@ -124,6 +124,7 @@ const HsAlias hs_config_key_aliases[] = {
     { NULL, "adapter.rank_stabilized", "use_rslora rslora" },
     { NULL, "adapter.base: nf4", "load_in_4bit use_4bit qlora bnb_4bit_quant_type quantization_bit" },
     { NULL, "adapter.init_from", "adapter_name_or_path lora_model_dir lora_path adapter_path lora_weights" },
+    { NULL, "train.size", "size model_size num_parameters n_params num_params" },
     { NULL, "train.freeze", "freeze_layers frozen_layers freeze_modules frozen_parameters" },
     { NULL, "distributed.processes", "world_size nproc_per_node num_processes n_gpus num_gpus gpus n_gpu" },
     { NULL, "distributed.zero", "zero_stage zero_optimization deepspeed fsdp" },

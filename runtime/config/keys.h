@@ -681,7 +681,7 @@ enum { HS_MOST_LAYERS = 1024 };
     S(tokenizer, HS_KEYS_TOKENIZER, "text to tokens")                   \
     S(data, HS_KEYS_DATA, "how batches are made")                       \
     S(precision, HS_KEYS_PRECISION, "number formats and loss scaling")  \
-    S(train, HS_KEYS_TRAIN, "what is trained, and how large it is")     \
+    S(train, HS_KEYS_TRAIN, "which parameters are trained")             \
     S(adapter, HS_KEYS_ADAPTER, "low-rank changes to a frozen model")   \
     S(optimizer, HS_KEYS_OPTIMIZER, "update rule")                      \
     S(muon, HS_KEYS_MUON, "optimizer.kind: muon")                       \
