@@ -3,8 +3,8 @@
 # make          build/trainer, and with an NVIDIA GPU the part that runs on it
 # Here: settings, the library from every folder, the program, the examples.  mk/cuda.mk: the CUDA backend and the emulator,
 # shared objects which programs open when a device asks for them; mk/tests.mk: tests, benchmarks, checks; mk/package.mk:
-# packages, installation.  kernels/cpu/isa is compiled once for each instruction set; which one runs is chosen from cpuid at
-# start.  V=1 shows whole command lines, WERROR=1 makes warnings errors.  Lines with two hashes are `make help`.
+# packages, installation.  kernels/cpu/isa is compiled once for each instruction set; which one runs is chosen at start by
+# what the processor has.  V=1 shows whole command lines, WERROR=1 makes warnings errors.  Lines with two hashes are `make help`.
 
 CC       ?= gcc
 BUILD    ?= build
@@ -18,7 +18,9 @@ V        ?=
 
 # Every source under these folders belongs to the library: a new file, or a new folder, needs no line here.
 sources   = $(sort $(shell find kernels optim runtime -name '*.$(1)'))
-ISAS     ?= $(if $(filter x86_64,$(shell uname -m)),portable avx2 avx512 avx512bf16 amx,portable)
+# By what the compiler compiles for: it may be another machine than this.
+MACHINE  := $(firstword $(subst -, ,$(shell $(CC) -dumpmachine)))
+ISAS     ?= portable $(if $(filter x86_64,$(MACHINE)),avx2 avx512 avx512bf16 amx) $(if $(filter aarch64,$(MACHINE)),neon neonbf16)
 
 PACKAGES  = yaml-0.1 libcjson libpcre2-8 libutf8proc libxxhash zlib libzstd libsodium libmicrohttpd
 # Evaluated once: before `make packages` these are empty, and the make that follows it evaluates them again.
@@ -39,6 +41,10 @@ ISA_avx512      = $(ISA_avx2) -mavx512f -mavx512bw -mavx512vl -mavx512dq -mprefe
 ISA_avx512bf16  = $(ISA_avx512) -mavx512bf16
 # All of the one before, and its products of bf16 by tiles.
 ISA_amx         = $(ISA_avx512bf16) -DHS_ISA_avx512bf16=1 -mamx-tile -mamx-bf16
+# Armv8.0 has all that neon uses, and neonbf16 all that is for neon.  Where gcc reorders before it assigns registers, it loads
+# all of a kernel's B at once, and the sums go to memory in every step.
+ISA_neon        = $(ISA_COMMON) $(if $(findstring clang,$(CC)),,-fno-schedule-insns)
+ISA_neonbf16    = $(ISA_neon) -DHS_ISA_neon=1 -march=armv8.2-a+bf16
 
 MAIN         = runtime/commands/main.c
 SOURCES     := $(filter-out $(MAIN) kernels/cpu/isa/% kernels/mpi/%,$(call sources,c))

@@ -4,7 +4,8 @@
  * operating system both support, or the one that HALFSTEP_CPU_ISA names.
  *
  * __builtin_cpu_supports reads cpuid and, for registers wider than 128 bits, XCR0 (xgetbv): a vector extension with
- * registers that the operating system does not save counts as absent.
+ * registers that the operating system does not save counts as absent.  On Arm the kernel says what there is (Linux,
+ * Documentation/arch/arm64/elf_hwcaps.rst).
  */
 #include "kernels/cpu/cpu.h"
 
@@ -16,6 +17,10 @@
 #include <cpuid.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+#endif
+#ifdef __aarch64__
+#include <asm/hwcap.h>
+#include <sys/auxv.h>
 #endif
 
 /* One row per instruction set; the Makefile defines HS_HAS_ISA_x for those it builds. */
@@ -73,6 +78,20 @@ static bool supports_avx2(void)
     return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_f16c();
 }
 #endif
+#ifdef HS_HAS_ISA_neonbf16
+extern const HsBackend hs_cpu_backend_neonbf16;
+static bool supports_neonbf16(void)
+{
+    return (getauxval(AT_HWCAP2) & HWCAP2_BF16) != 0;
+}
+#endif
+#ifdef HS_HAS_ISA_neon
+extern const HsBackend hs_cpu_backend_neon;
+static bool supports_neon(void)
+{
+    return (getauxval(AT_HWCAP) & HWCAP_ASIMD) != 0;
+}
+#endif
 extern const HsBackend hs_cpu_backend_portable;
 static bool supports_portable(void)
 {
@@ -92,6 +111,12 @@ static const HsIsaRow isa_rows[] = {
 #endif
 #ifdef HS_HAS_ISA_avx2
     { "avx2", &hs_cpu_backend_avx2, supports_avx2, false },
+#endif
+#ifdef HS_HAS_ISA_neonbf16
+    { "neonbf16", &hs_cpu_backend_neonbf16, supports_neonbf16, true },
+#endif
+#ifdef HS_HAS_ISA_neon
+    { "neon", &hs_cpu_backend_neon, supports_neon, false },
 #endif
     { "portable", &hs_cpu_backend_portable, supports_portable, false },
 };
@@ -171,7 +196,7 @@ const char *hs_backend_cpu_isa(void)
 bool hs_backend_cpu_fuses(void)
 {
     pthread_once(&choice_once, choose);
-#ifdef __FP_FAST_FMAF
+#if defined(__FP_FAST_FMAF) || defined(__aarch64__)
     return chosen != NULL;
 #else
     return chosen && chosen->backend != &hs_cpu_backend_portable;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * Sixteen lanes of f32 for every instruction set: one source, GCC's vector types, intrinsics only where plain C cannot
- * say it (f16 conversion).  On AVX-512 a value is one register, on AVX2 two, in portable code four.
+ * say it (f16 conversion).  On AVX-512 a value is one register, on AVX2 two, on NEON and in portable code four.
  *
  * Conversions round to nearest even and equal the software encode of kernels/base/dtype.h bit for bit.  A sum over
  * lanes is one fixed tree, so that it is the same on every instruction set and for every thread count.
@@ -16,6 +16,8 @@
 
 #if defined(__AVX2__) || defined(__SSE2__)
 #include <immintrin.h>
+#elif defined(HS_ISA_neon)
+#include <arm_neon.h>
 #endif
 
 enum { HS_LANES = 16 };
@@ -184,6 +186,11 @@ HS_SIMD HsF32x16 hs_simd_load_bf16(const uint16_t *p)
 {
 #if defined(__AVX512F__)
     return hs_simd_from_bf16(_mm256_loadu_si256((const __m256i *)(const void *)p));
+#elif defined(HS_ISA_neon)
+    HsF32Parts v;
+    for (int i = 0; i < HS_PARTS; i++)
+        v.part[i] = (HsF32Part)vshll_n_u16(vld1_u16(p + 4 * i), 16);
+    return v.whole;
 #else
     HsU16x16 bits;
     memcpy(&bits, p, sizeof bits);
@@ -193,12 +200,20 @@ HS_SIMD HsF32x16 hs_simd_load_bf16(const uint16_t *p)
 
 /* Nearest even by integers: add half of the last kept bit's weight, less one where that bit is even.  A NaN keeps its
  * sign and upper bits and becomes quiet.  vcvtneps2bf16 gives the same bits, but takes subnormal numbers for zero: only
- * vectors that hold one (vfpclassps, class 0x20) go the long way. */
+ * vectors that hold one (vfpclassps, class 0x20) go the long way.  BFCVTN is this rule. */
 HS_SIMD HsU16x16 hs_simd_to_bf16(HsF32x16 v)
 {
 #if defined(__AVX512BF16__)
     if (__builtin_expect(_mm512_fpclass_ps_mask((__m512)v, 0x20) == 0, 1))
         return (HsU16x16)_mm512_cvtneps_pbh((__m512)v);
+#elif defined(HS_ISA_neonbf16)
+    const HsF32Parts x = { .whole = v };
+    bfloat16x8_t half[2];
+    for (int i = 0; i < 2; i++)
+        half[i] = vcvtq_high_bf16_f32(vcvtq_low_bf16_f32((float32x4_t)x.part[2 * i]), (float32x4_t)x.part[2 * i + 1]);
+    HsU16x16 result;
+    memcpy(&result, half, sizeof result);
+    return result;
 #endif
     HsU32x16 bits = (HsU32x16)v;
     HsU32x16 rounded = (bits + 0x7FFFu + ((bits >> 16) & 1u)) >> 16;
@@ -277,6 +292,11 @@ HS_SIMD HsF32x16 hs_simd_load_f16(const uint16_t *p)
         _mm256_storeu_ps(lanes + 8 * half,
                          _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)(p + 8 * half))));
     memcpy(&v, lanes, sizeof v);
+#elif defined(HS_ISA_neon)
+    HsF32Parts x;
+    for (int i = 0; i < HS_PARTS; i++)
+        x.part[i] = (HsF32Part)vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(p + 4 * i)));
+    v = x.whole;
 #else
     for (int i = 0; i < HS_LANES; i++)
         v[i] = hs_f16_decode(p[i]);
@@ -295,6 +315,10 @@ HS_SIMD void hs_simd_store_f16(uint16_t *p, HsF32x16 v)
     for (int half = 0; half < 2; half++)
         _mm_storeu_si128((__m128i *)(void *)(p + 8 * half),
                          _mm256_cvtps_ph(_mm256_loadu_ps(lanes + 8 * half), _MM_FROUND_TO_NEAREST_INT));
+#elif defined(HS_ISA_neon)
+    const HsF32Parts x = { .whole = v };
+    for (int i = 0; i < HS_PARTS; i++)
+        vst1_u16(p + 4 * i, vreinterpret_u16_f16(vcvt_f16_f32((float32x4_t)x.part[i])));
 #else
     for (int i = 0; i < HS_LANES; i++)
         p[i] = hs_f16_encode(v[i]);
@@ -471,6 +495,11 @@ HS_SIMD HsF32x16 hs_simd_fma_each(HsF32x16 a, HsF32x16 b, HsF32x16 c)
     for (int i = 0; i < HS_PARTS; i++)
         x.part[i] = (HsF32Part)_mm256_fmadd_ps((__m256)x.part[i], (__m256)y.part[i], (__m256)z.part[i]);
     return x.whole;
+#elif defined(HS_ISA_neon)
+    HsF32Parts x = { .whole = a }, y = { .whole = b }, z = { .whole = c };
+    for (int i = 0; i < HS_PARTS; i++)
+        x.part[i] = (HsF32Part)vfmaq_f32((float32x4_t)z.part[i], (float32x4_t)x.part[i], (float32x4_t)y.part[i]);
+    return x.whole;
 #else
     return a * b + c; /* contracted by compilers for targets that have the instruction */
 #endif
@@ -492,6 +521,8 @@ HS_SIMD HsF32x16 hs_simd_sqrt(HsF32x16 v)
         x.part[i] = (HsF32Part)_mm256_sqrt_ps((__m256)x.part[i]);
 #elif defined(__SSE2__)
         x.part[i] = (HsF32Part)_mm_sqrt_ps((__m128)x.part[i]);
+#elif defined(HS_ISA_neon)
+        x.part[i] = (HsF32Part)vsqrtq_f32((float32x4_t)x.part[i]);
 #else
         for (int lane = 0; lane < HS_LANES / HS_PARTS; lane++)
             x.part[i][lane] = __builtin_sqrtf(x.part[i][lane]);

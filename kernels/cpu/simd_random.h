@@ -40,6 +40,8 @@ HS_SIMD HsDrawLanes hs_simd_multiply_lower(HsDrawLanes a, uint32_t b)
     return (HsDrawLanes)_mm256_mul_epu32((__m256i)a, _mm256_set1_epi64x(b));
 #elif defined(__SSE2__)
     return (HsDrawLanes)_mm_mul_epu32((__m128i)a, _mm_set1_epi64x(b));
+#elif defined(HS_ISA_neon)
+    return (HsDrawLanes)vmull_u32(vmovn_u64((uint64x2_t)a), vdup_n_u32(b));
 #else
     return (a & 0xFFFFFFFFu) * b;
 #endif

@@ -11,8 +11,8 @@
  *      +-------+  |  in registers  |
  *                 +----------------+
  *
- * A panel holds 32-bit words in two formats: f32 numbers, or (avx512bf16) pairs of bf16 with successive k, the lower k
- * in the lower half, two per multiply-add.  bf16 elsewhere and f16 everywhere become f32 in the panel, exactly. `depth`
+ * A panel holds 32-bit words in two formats: f32 numbers, or (avx512bf16, neonbf16) pairs of bf16 with successive k, the
+ * lower k in the lower half, two per multiply-add.  bf16 elsewhere and f16 everywhere become f32 in the panel, exactly. `depth`
  * counts words: K or ceil(K / 2).  A packed operand is its panels one after the other, depth * width words each;
  * lanes past its edge and the odd half of a last pair hold zeros.  B's panels are HS_TILE_COLUMNS wide; A's are
  * HS_GROUP_ROWS wide, several tiles side by side, so that they are written in whole vectors, or, where its stored rows
@@ -22,18 +22,28 @@
  * is cut: cuts along K lie between chains, and a chain is added to the stored f32 tile.  Of K terms of one sign about
  * K / HS_CHAIN_WORDS times less is rounded off than in one chain: pairwise summation's first level (Higham, Accuracy and
  * Stability of Numerical Algorithms, 2002, section 4.2).  Pairs of bf16 are one chain, which cuts resume.  So bits
- * depend on nothing but the operands and the format.  (With AMX a link of the chain is HS_DEPTH_STEP words, and cuts lie
- * between links.)
+ * depend on nothing but the operands and the format.  (With AMX and BFMMLA a link of the chain is HS_DEPTH_STEP words, and
+ * cuts lie between links.)
  */
 #ifndef HS_KERNELS_CPU_ISA_MATMUL_H
 #define HS_KERNELS_CPU_ISA_MATMUL_H
 
 #include "kernels/cpu/cpu.h"
 
+/* Instruction sets that multiply pairs of bf16, and those with registers for four vectors of columns. */
+#if defined(HS_ISA_avx512bf16) || defined(HS_ISA_neonbf16)
+#define HS_BF16_PAIRS 1
+#endif
+#if defined(HS_ISA_avx512bf16) || defined(HS_ISA_avx512) || defined(HS_ISA_neon)
+#define HS_WIDE_TILE 1
+#endif
+
 /* Rows times vectors of accumulators, plus one row of B and a broadcast, fill the registers: 6*4 + 4 + 1 of 32, or
  * 6*2 + 2 + 1 of 16.  At 24 (12) independent chains the latency of a multiply-add is hidden. */
 #if defined(HS_ISA_avx512bf16) || defined(HS_ISA_avx512)
 enum { HS_TILE_LANES = 16, HS_TILE_VECTORS = 4 };
+#elif defined(HS_ISA_neon)
+enum { HS_TILE_LANES = 4, HS_TILE_VECTORS = 4 };
 #elif defined(HS_ISA_avx2)
 enum { HS_TILE_LANES = 8, HS_TILE_VECTORS = 2 };
 #else
@@ -43,6 +53,8 @@ enum { HS_TILE_LANES = 4, HS_TILE_VECTORS = 2 };
  * tile HS_KERNEL_ROWS at a time. */
 #ifdef HS_ISA_amx
 enum { HS_TILE_ROWS = 32, HS_GROUP_TILES = 2, HS_DEPTH_STEP = 16 };
+#elif defined(HS_ISA_neonbf16) /* two pairs of a row and of a column make an element of BFMMLA */
+enum { HS_TILE_ROWS = 6, HS_GROUP_TILES = 8, HS_DEPTH_STEP = 2 };
 #else
 enum { HS_TILE_ROWS = 6, HS_GROUP_TILES = 8, HS_DEPTH_STEP = 1 };
 #endif
@@ -58,7 +70,7 @@ typedef enum HsPanelFormat { HS_PANEL_F32, HS_PANEL_BF16_PAIRS } HsPanelFormat;
 
 static inline HsPanelFormat hs_panel_format(HsDtype dtype)
 {
-#ifdef HS_ISA_avx512bf16
+#ifdef HS_BF16_PAIRS
     return dtype == HS_BF16 ? HS_PANEL_BF16_PAIRS : HS_PANEL_F32;
 #else
     (void)dtype;
@@ -69,7 +81,7 @@ static inline HsPanelFormat hs_panel_format(HsDtype dtype)
 /* Panels of A are one row wide whatever its layout: tiles are loaded by rows. */
 static inline bool hs_panel_by_rows(HsPanelFormat format)
 {
-#ifdef HS_ISA_amx
+#if defined(HS_ISA_amx) || defined(HS_ISA_neonbf16)
     return format == HS_PANEL_BF16_PAIRS;
 #else
     (void)format;
@@ -101,7 +113,9 @@ typedef struct HsMatmulOperand {
 
 /* Pack lanes [lane, lane + lanes) over words [begin, end) of the depth: panels of `width` lanes, word p of lane l at
  * out[l / width * panel_stride + (p - begin) * width + l % width], counting l from `lane`.  `width` is HS_TILE_COLUMNS,
- * or HS_GROUP_ROWS where lanes are contiguous, or 1 where they are not or hs_panel_by_rows. */
+ * or HS_GROUP_ROWS where lanes are contiguous, or 1 where they are not or hs_panel_by_rows.  `begin` is a multiple of
+ * HS_DEPTH_STEP, and so is `end` except at the end of the depth.  With BFMMLA pairs in panels of HS_TILE_COLUMNS lie
+ * otherwise (pack_bfmmla.c). */
 void HS_ISA_NAME(hs_panel_pack)(const HsMatmulOperand *operand, int64_t lane, int64_t lanes, int64_t begin, int64_t end,
                                 int64_t width, int64_t panel_stride, uint32_t *out);
 
@@ -119,7 +133,7 @@ typedef struct HsMatmulTile {
     int64_t depth;
     const uint32_t *a; /* word p of row i at a[i * a_row + p * a_step] */
     int64_t a_row, a_step;
-    const uint32_t *b; /* word p of column j at b[p * HS_TILE_COLUMNS + j], 64-byte aligned */
+    const uint32_t *b; /* word p of column j at b[p * HS_TILE_COLUMNS + j], 64-byte aligned; as hs_panel_pack lays it */
     float *out;        /* 64-byte aligned */
     bool resume;
     /* What the caller needs of B next: asked for into the second-level cache, `ahead_step` bytes further with every
@@ -138,6 +152,9 @@ HsTileKernel HS_ISA_NAME(hs_tile_kernel)(HsPanelFormat format, int rows, int vec
 HsTileKernel HS_ISA_NAME(hs_product_kernel)(HsPanelFormat format, int rows, int vectors);
 #ifdef HS_ISA_amx
 HsTileKernel HS_ISA_NAME(hs_tile_kernel_amx)(int vectors); /* of pairs (matmul_amx.c) */
+#endif
+#ifdef HS_ISA_neonbf16
+HsTileKernel HS_ISA_NAME(hs_tile_kernel_bfmmla)(int rows, int vectors); /* of pairs (matmul_bfmmla.c) */
 #endif
 
 /* Turn the finished sums of a tile into rows [row, row + rows), columns [column, column + columns) of c: bias, function,

@@ -5,12 +5,17 @@
  * products of a few rows (generation) do no padded work.
  *
  * vdpbf16ps adds two products per lane to an f32 sum, rounding to nearest even after each addition; it reads and writes
- * subnormal numbers as zero (Intel SDM, VDPBF16PS).
+ * subnormal numbers as zero (Intel SDM, VDPBF16PS).  BFDOT, unless FPCR.EBF asks for what FEAT_EBF16 adds, adds the two
+ * products, then their sum to the lane's, rounding each of these two to odd: off by less than a unit in the last place,
+ * twice the nearest, half as often; subnormal numbers are zero there too, and a NaN is the default one (Arm Architecture
+ * Reference Manual, BFDotAdd).  K products in pairs are so within (K + 2) 2^-24 of the sum of their magnitudes.
  */
 #include "kernels/cpu/isa/matmul.h"
 
-#ifdef HS_ISA_avx512bf16
+#if defined(HS_ISA_avx512bf16)
 #include <immintrin.h>
+#elif defined(HS_ISA_neonbf16)
+#include <arm_neon.h>
 #endif
 
 typedef float TileVector __attribute__((vector_size(HS_TILE_LANES * sizeof(float)), may_alias));
@@ -66,23 +71,32 @@ static inline __attribute__((always_inline)) void multiply_f32(int rows, int vec
     }
 }
 
-#ifdef HS_ISA_avx512bf16
+#ifdef HS_BF16_PAIRS
 typedef int32_t TilePair __attribute__((may_alias, aligned(2)));
+typedef int32_t TilePairs __attribute__((vector_size(HS_TILE_LANES * sizeof(int32_t)), may_alias));
+
+/* sum + the two products of each lane's pairs */
+static inline __attribute__((always_inline)) TileVector add_pairs(TileVector sum, TilePairs a, TilePairs b)
+{
+#ifdef HS_ISA_avx512bf16
+    return (TileVector)_mm512_dpbf16_ps((__m512)sum, (__m512bh)a, (__m512bh)b);
+#else
+    return (TileVector)vbfdotq_f32((float32x4_t)sum, (bfloat16x8_t)a, (bfloat16x8_t)b);
+#endif
+}
 
 /* The same walk; each word holds two values of k. */
 static inline __attribute__((always_inline)) void multiply_bf16(int rows, int vectors, const HsMatmulTile *tile)
 {
-    __m512 sums[HS_KERNEL_ROWS][HS_TILE_VECTORS];
-    float *out = tile->out;
+    TileVector sums[HS_KERNEL_ROWS][HS_TILE_VECTORS], *out = (TileVector *)tile->out;
 #pragma GCC unroll 8
     for (int i = 0; i < rows; i++)
 #pragma GCC unroll 8
         for (int j = 0; j < vectors; j++)
-            sums[i][j] =
-                tile->resume ? _mm512_load_ps(out + i * HS_TILE_COLUMNS + j * HS_TILE_LANES) : _mm512_setzero_ps();
+            sums[i][j] = tile->resume ? out[i * HS_TILE_VECTORS + j] : (TileVector){ 0 };
 
     const TilePair *upper = (const TilePair *)tile->a, *lower = upper + 3 * tile->a_row;
-    const uint32_t *b = tile->b;
+    const TilePairs *b = (const TilePairs *)tile->b;
     const int64_t a_row = tile->a_row, a_step = tile->a_step, ahead_step = tile->ahead_step;
     const int64_t source_step = tile->source_step;
     const char *ahead = tile->ahead ? tile->ahead : (const char *)tile->b; /* an unmapped page would be looked up */
@@ -92,27 +106,27 @@ static inline __attribute__((always_inline)) void multiply_bf16(int rows, int ve
         ahead += ahead_step;
         __builtin_prefetch(source, 0, 2);
         source += source_step;
-        __m512bh row_b[HS_TILE_VECTORS];
+        TilePairs row_b[HS_TILE_VECTORS];
 #pragma GCC unroll 8
         for (int j = 0; j < vectors; j++)
-            row_b[j] = (__m512bh)_mm512_load_si512(b + j * HS_TILE_LANES);
+            row_b[j] = b[j];
 #pragma GCC unroll 8
         for (int i = 0; i < rows; i++) {
-            __m512bh pair = (__m512bh)_mm512_set1_epi32(i < 3 ? upper[i * a_row] : lower[(i - 3) * a_row]);
+            const TilePairs pair = (i < 3 ? upper[i * a_row] : lower[(i - 3) * a_row]) - (TilePairs){ 0 };
 #pragma GCC unroll 8
             for (int j = 0; j < vectors; j++)
-                sums[i][j] = _mm512_dpbf16_ps(sums[i][j], pair, row_b[j]);
+                sums[i][j] = add_pairs(sums[i][j], pair, row_b[j]);
         }
         upper += a_step;
         lower += a_step;
-        b += HS_TILE_COLUMNS;
+        b += HS_TILE_VECTORS;
     }
 
 #pragma GCC unroll 8
     for (int i = 0; i < rows; i++)
 #pragma GCC unroll 8
         for (int j = 0; j < vectors; j++)
-            _mm512_store_ps(out + i * HS_TILE_COLUMNS + j * HS_TILE_LANES, sums[i][j]);
+            out[i * HS_TILE_VECTORS + j] = sums[i][j];
 }
 #endif
 
@@ -135,11 +149,11 @@ static inline __attribute__((always_inline)) void multiply_bf16(int rows, int ve
 
 KERNELS_OF_WIDTH(f32, 1)
 KERNELS_OF_WIDTH(f32, 2)
-#if defined(HS_ISA_avx512) || defined(HS_ISA_avx512bf16)
+#ifdef HS_WIDE_TILE
 KERNELS_OF_WIDTH(f32, 3)
 KERNELS_OF_WIDTH(f32, 4)
 #endif
-#ifdef HS_ISA_avx512bf16
+#ifdef HS_BF16_PAIRS
 KERNELS_OF_WIDTH(bf16, 1)
 KERNELS_OF_WIDTH(bf16, 2)
 KERNELS_OF_WIDTH(bf16, 3)
@@ -149,11 +163,11 @@ KERNELS_OF_WIDTH(bf16, 4)
 /* [format][vectors - 1][rows - 1] */
 static const HsTileKernel kernels[][HS_TILE_VECTORS][HS_KERNEL_ROWS] = {
     [HS_PANEL_F32] = { ROW_OF_WIDTH(f32, 1), ROW_OF_WIDTH(f32, 2),
-#if defined(HS_ISA_avx512) || defined(HS_ISA_avx512bf16)
+#ifdef HS_WIDE_TILE
                        ROW_OF_WIDTH(f32, 3), ROW_OF_WIDTH(f32, 4)
 #endif
     },
-#ifdef HS_ISA_avx512bf16
+#ifdef HS_BF16_PAIRS
     [HS_PANEL_BF16_PAIRS] = { ROW_OF_WIDTH(bf16, 1), ROW_OF_WIDTH(bf16, 2), ROW_OF_WIDTH(bf16, 3),
                               ROW_OF_WIDTH(bf16, 4) },
 #endif
@@ -200,6 +214,10 @@ HsTileKernel HS_ISA_NAME(hs_product_kernel)(HsPanelFormat format, int rows, int 
 #else
 HsTileKernel HS_ISA_NAME(hs_product_kernel)(HsPanelFormat format, int rows, int vectors)
 {
+#ifdef HS_ISA_neonbf16
+    if (format == HS_PANEL_BF16_PAIRS)
+        return HS_ISA_NAME(hs_tile_kernel_bfmmla)(rows, vectors);
+#endif
     return HS_ISA_NAME(hs_tile_kernel)(format, rows, vectors);
 }
 #endif

@@ -123,7 +123,7 @@ static void pack_across(const HsMatmulOperand *operand, int64_t lane, int64_t la
 void HS_ISA_NAME(hs_panel_pack)(const HsMatmulOperand *operand, int64_t lane, int64_t lanes, int64_t begin, int64_t end,
                                 int64_t width, int64_t panel_stride, uint32_t *out)
 {
-#ifdef HS_ISA_amx
+#if defined(HS_ISA_amx) || defined(HS_ISA_neonbf16)
     if (operand->lanes_contiguous && width == 1) {
         HS_ISA_NAME(hs_panel_pack_turned)(operand, lane, lanes, begin, end, panel_stride, out);
         return;
@@ -131,6 +131,12 @@ void HS_ISA_NAME(hs_panel_pack)(const HsMatmulOperand *operand, int64_t lane, in
 #endif
     for (int64_t first = 0; first < lanes; first += width, out += panel_stride) {
         const int64_t used = lanes - first < width ? lanes - first : width;
+#ifdef HS_ISA_neonbf16
+        if (operand->format == HS_PANEL_BF16_PAIRS && width == HS_TILE_COLUMNS) {
+            HS_ISA_NAME(hs_panel_pack_bfmmla)(operand, lane + first, used, begin, end, out);
+            continue;
+        }
+#endif
         if (operand->lanes_contiguous)
             pack_across(operand, lane + first, used, begin, end, width, out);
         else if (width == 1)

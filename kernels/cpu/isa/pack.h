@@ -72,10 +72,15 @@ void HS_ISA_NAME(hs_panel_pack_along)(const HsMatmulOperand *operand, int64_t la
                                       int64_t end, uint32_t *out);
 #define panel_pack_along HS_ISA_NAME(hs_panel_pack_along)
 
-#ifdef HS_ISA_amx
+#if defined(HS_ISA_amx) || defined(HS_ISA_neonbf16)
 /* Lanes of A, each a separate panel, `panel_stride` words apart, where stored rows run across lanes; pairs. */
 void HS_ISA_NAME(hs_panel_pack_turned)(const HsMatmulOperand *operand, int64_t lane, int64_t lanes, int64_t begin,
                                        int64_t end, int64_t panel_stride, uint32_t *out);
+#endif
+#ifdef HS_ISA_neonbf16
+/* One panel of B for BFMMLA, whatever its layout. */
+void HS_ISA_NAME(hs_panel_pack_bfmmla)(const HsMatmulOperand *operand, int64_t lane, int64_t lanes, int64_t begin,
+                                       int64_t end, uint32_t *out);
 #endif
 
 #endif
