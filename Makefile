@@ -35,7 +35,8 @@ LDFLAGS  += -fopenmp $(SANITIZE)
 # Per instruction set: the same sources, wider vectors.  Products and sums contract to fused multiply-adds here.
 # Of debugging information these have lines alone: what follows variables through unrolled loops takes as long as all else.
 ISA_COMMON      = -g1 -O3 -ffp-contract=fast -fno-trapping-math -Wno-psabi
-ISA_portable    = $(ISA_COMMON)
+# Both of x86-64 and of Arm round every product and sum in portable: it gives the same bits there.
+ISA_portable    = $(ISA_COMMON) $(if $(filter aarch64,$(MACHINE)),-ffp-contract=off)
 ISA_avx2        = $(ISA_COMMON) -mavx2 -mfma -mf16c -mprfchw
 ISA_avx512      = $(ISA_avx2) -mavx512f -mavx512bw -mavx512vl -mavx512dq -mprefer-vector-width=512
 ISA_avx512bf16  = $(ISA_avx512) -mavx512bf16

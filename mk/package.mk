@@ -6,6 +6,9 @@
 APT_BUILD = gcc g++ libc6-dev make pkg-config libyaml-dev libcjson-dev libpcre2-dev libutf8proc-dev libxxhash-dev zlib1g-dev libzstd-dev libsnappy-dev libsodium-dev libmicrohttpd-dev
 APT_TEST  = libcriterion-dev zstd python3 openmpi-bin libopenmpi-dev
 APT_CHECK = git clang clang-format libclang-rt-14-dev libomp-dev python3-yaml
+# The cross compiler for arm-check, and the libraries that it unpacks next to the build.
+APT_ARM   = gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user-static
+APT_ARM_LIBRARIES = libc6-dev libgomp1 $(filter %-dev,$(filter-out libc6-dev,$(APT_BUILD)))
 # One job a core, unless the caller already said how many.
 JOBS      = $(if $(findstring j,$(firstword $(MAKEFLAGS))),,-j$(shell nproc))
 SUDO      = $(if $(filter 0,$(shell id -u)),,sudo)

@@ -11,6 +11,8 @@ ROOM_SOURCES = $(filter-out tests/plain/%,$(TEST_SOURCES))
 TEST_FOLDERS = $(sort $(patsubst %/,%,$(dir $(ROOM_SOURCES))))
 TEST_OBJECTS = $(ROOM_SOURCES:%.c=$(BUILD)/obj/%.o)
 TESTS        = $(patsubst %,$(BUILD)/tests/room/%,$(notdir $(TEST_FOLDERS))) $(PLAIN_TESTS)
+# tests/arm has a stand-in for it, which is a header.
+CRITERION    = -lcriterion
 # The emulator's own tests: kernels, some with planted bugs, compiled as the backend's are.
 EMU_TESTS    = $(patsubst tests/%.cu,$(BUILD)/tests/%,$(wildcard tests/emu/test_*.cu))
 # Programs that scripts of tests/cli run.
@@ -21,13 +23,13 @@ FUZZERS      = $(patsubst tests/fuzz/%.c,$(BUILD)/fuzz/%,$(wildcard tests/fuzz/f
 define room_rule
 $(BUILD)/tests/room/$(notdir $(1)): $(patsubst %.c,$(BUILD)/obj/%.o,$(wildcard $(1)/test_*.c)) $(TEST_SUPPORT) $(LIBRARY)
 	$$(call making,CC)
-	$$(Q)$$(CC) $$(LDFLAGS) -o $$@ $$(filter-out $(LIBRARY),$$^) $$(LINK_HERE) $$(LDLIBS) -lcriterion
+	$$(Q)$$(CC) $$(LDFLAGS) -o $$@ $$(filter-out $(LIBRARY),$$^) $$(LINK_HERE) $$(LDLIBS) $$(CRITERION)
 endef
 $(foreach folder,$(TEST_FOLDERS),$(eval $(call room_rule,$(folder))))
 
 $(COMM_TESTS) $(PLAIN_TESTS): $(BUILD)/%: %.c $(TEST_SUPPORT) $(LIBRARY)
 	$(call making,CC)
-	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -MMD -MP -MF $@.d -o $@ $< $(TEST_SUPPORT) $(LINK_HERE) $(LDLIBS) -lcriterion
+	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -MMD -MP -MF $@.d -o $@ $< $(TEST_SUPPORT) $(LINK_HERE) $(LDLIBS) $(CRITERION)
 
 # These have the emulator in themselves.
 $(BUILD)/tests/emu/%: tests/emu/%.cu $(EMU_OBJECTS) $(LIBRARY)
@@ -239,8 +241,13 @@ test-deb: ## the Debian packages of what is committed, tried on a bare system: i
 	+$(MAKE) deb
 	tests/deb.sh $(DEB)
 
+.PHONY: arm-check
+arm-check: $(BUILD)/trainer ## the trainer for Arm (aarch64), cross-compiled, under qemu: every operation on each instruction set, and fifty steps against this machine's
+	@tests/packages.sh "$(SUDO)" $(APT_ARM) || true
+	+@BUILD=$(BUILD) PACKAGES="$(APT_ARM_LIBRARIES)" tests/arm/run.sh
+
 # What takes too long for every change.
-NIGHTLY = test-whole asan ubsan analyze clang-build test-layouts test-tokenizers test-round-trips test-widths test-folders test-gpu-script test-agreement test-schedules test-planted test-equal test-deb faults fuzz
+NIGHTLY = test-whole asan ubsan analyze clang-build arm-check test-layouts test-tokenizers test-round-trips test-widths test-folders test-gpu-script test-agreement test-schedules test-planted test-equal test-deb faults fuzz
 .PHONY: nightly
 nightly: packages-check ## the long campaigns, one after another (hours); NIGHTLY='faults fuzz' chooses
 	+@failed=; for part in $(NIGHTLY); do echo "== $$part"; $(MAKE) $(JOBS) $$part || failed="$$failed $$part"; done; \

@@ -196,7 +196,7 @@ const char *hs_backend_cpu_isa(void)
 bool hs_backend_cpu_fuses(void)
 {
     pthread_once(&choice_once, choose);
-#if defined(__FP_FAST_FMAF) || defined(__aarch64__)
+#if defined(__FP_FAST_FMAF) && !defined(__aarch64__)
     return chosen != NULL;
 #else
     return chosen && chosen->backend != &hs_cpu_backend_portable;

@@ -15,24 +15,25 @@
 /* An odd number of threads, more than some cases have rows: uneven shares of work, and idle workers. */
 enum { THREADS = 3 };
 
-static const char *const isas[] = { "portable", "avx2", "avx512", "avx512bf16", "amx" };
-enum { ISAS = sizeof isas / sizeof *isas };
+enum { MOST_ISAS = 8 };
 
 /* The reference, then the instruction sets that there are.  Returns how many; names: theirs. */
-static int make_contexts(HsDevice *device, HsContext contexts[1 + ISAS], const char *names[1 + ISAS])
+static int make_contexts(HsDevice *device, HsContext contexts[1 + MOST_ISAS], const char *names[1 + MOST_ISAS])
 {
     int count = 0;
     names[count] = "ref";
     contexts[count++] = (HsContext){ .backend = hs_backend_ref(), .device = device, .threads = 1 };
-    for (int i = 0; i < ISAS; i++) {
+    const char *isa;
+    for (int i = 0; (isa = hs_backend_cpu_isa_name(i)); i++) {
         const HsBackend *backend = NULL;
-        const HsStatus status = hs_backend_cpu_for_isa(isas[i], &backend);
-        if (status == HS_EUNSUPPORTED || status == HS_EINVAL) {
+        const HsStatus status = hs_backend_cpu_for_isa(isa, &backend);
+        if (status == HS_EUNSUPPORTED) {
             fprintf(stderr, "not tested: %s\n", hs_error_message());
             continue;
         }
         cr_assert_eq(status, HS_OK, "%s", hs_error_message());
-        names[count] = isas[i];
+        cr_assert_lt(count, 1 + MOST_ISAS);
+        names[count] = isa;
         contexts[count++] = (HsContext){ .backend = backend, .device = device, .threads = THREADS };
     }
     return count;
@@ -52,9 +53,9 @@ static void expect_no_failures(const HsOpReport *report, const char *name)
 Test(ops, every_case_on_every_backend)
 {
     HsDevice device;
-    HsContext contexts[1 + ISAS];
-    HsOpReport reports[1 + ISAS];
-    const char *names[1 + ISAS];
+    HsContext contexts[1 + MOST_ISAS];
+    HsOpReport reports[1 + MOST_ISAS];
+    const char *names[1 + MOST_ISAS];
     cr_assert_eq(hs_device_host_init(&device), HS_OK, "%s", hs_error_message());
     const int count = make_contexts(&device, contexts, names);
     for (int op = 0; op < hs_selftest_count(); op++) {

@@ -157,8 +157,9 @@ static inline __attribute__((always_inline)) KeyGradient gradient_of(GroupState 
 static inline __attribute__((always_inline)) void store_halves(HsPanels out, int64_t key, int group, HsF32x16 value)
 {
     const HsU16x16 halves = hs_attention_halves(value);
-    memcpy((unsigned char *)(out.data + key * (HS_TILE_COLUMNS / 2)) + group * (int)sizeof halves, &halves,
-           sizeof halves);
+    const int64_t column = (int64_t)group * HS_LANES;
+    memcpy(out.data + column / HS_TILE_COLUMNS * out.stride + (key * HS_TILE_COLUMNS + column % HS_TILE_COLUMNS) / 2,
+           &halves, sizeof halves);
 }
 
 /* score: S^T -> (F P)^T;  dscore: dP^T -> dS^T.  As pairs of bf16, dS^T is paired by keys in its place, by queries in
