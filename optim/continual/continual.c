@@ -141,6 +141,11 @@ static bool new_adapters(const HsStrategy *row)
     return row->new_adapters;
 }
 
+static bool replaces_weights(const HsStrategy *row)
+{
+    return row->new_adapters || row->role == HS_ROLE_MERGES;
+}
+
 static bool writes_rehearsal(const HsStrategy *row)
 {
     return row->writes_rehearsal;
@@ -212,6 +217,11 @@ const HsStrategy *hs_continual_writes_rehearsal(const HsContinualConfig *config)
 const HsStrategy *hs_continual_new_adapters(const HsContinualConfig *config)
 {
     return first_that(config, new_adapters);
+}
+
+const HsStrategy *hs_continual_replaces_weights(const HsContinualConfig *config)
+{
+    return first_that(config, replaces_weights);
 }
 
 const HsStrategy *hs_continual_host_work(const HsContinualConfig *config)

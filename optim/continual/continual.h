@@ -225,6 +225,8 @@ const HsStrategy *hs_continual_needs_fisher(const HsContinualConfig *config);
 const HsStrategy *hs_continual_whole_matrices(const HsContinualConfig *config);
 const HsStrategy *hs_continual_writes_rehearsal(const HsContinualConfig *config);
 const HsStrategy *hs_continual_new_adapters(const HsContinualConfig *config);
+/* The one that makes the model another between two tasks. */
+const HsStrategy *hs_continual_replaces_weights(const HsContinualConfig *config);
 const HsStrategy *hs_continual_host_work(const HsContinualConfig *config);
 const HsStrategy *hs_continual_outside_step(const HsContinualConfig *config);
 const HsStrategy *hs_continual_penalizes(const HsContinualConfig *config);

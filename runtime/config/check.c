@@ -338,6 +338,18 @@ static HsStatus check_known(const HsConfig *config, const HsContinualConfig *str
     return HS_OK;
 }
 
+/* What a strategy makes of the weights between two tasks would be in no average of theirs. */
+static HsStatus check_average(const HsConfig *config, const HsContinualConfig *strategies)
+{
+    const HsStrategy *replaces = hs_continual_replaces_weights(strategies);
+    if (config->average.decay == 0 || !replaces)
+        return HS_OK;
+    return hs_config_relation_fail(config, "average.decay", "continual.strategy",
+                                   "average.decay: averages of the steps' weights would be evaluated and saved, and "
+                                   "strategy %s makes others between tasks: remove one of the two",
+                                   replaces->name);
+}
+
 /* Strategies: optim/ knows which there are and which go together. */
 static HsStatus check_continual(HsConfig *config)
 {
@@ -366,6 +378,7 @@ static HsStatus check_continual(HsConfig *config)
                                        "precision.logits: compute rounds the logits, and strategy %s compares them in "
                                        "f32: set precision.logits: f32",
                                        compares->name);
+    HS_TRY(check_average(config, &strategies));
     const HsStrategy *renews = hs_continual_new_adapters(&strategies);
     if (renews && hs_is(config->adapter.kind, "none"))
         return hs_config_relation_fail(config, "continual.strategy", "adapter.kind",
