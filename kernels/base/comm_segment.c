@@ -185,6 +185,8 @@ static bool spin(const HsCommShared *shared, uint32_t meeting)
             return true;
 #if defined(__x86_64__)
         __builtin_ia32_pause();
+#elif defined(__aarch64__)
+        __asm__ volatile("yield");
 #endif
     }
     return false;

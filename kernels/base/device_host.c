@@ -179,6 +179,7 @@ static const char *find_vectors(const char *flags)
                  { " avx512f", "AVX-512" },
                  { " avx2", "AVX2" },
                  { " sse2", "SSE2" },
+                 { " bf16", "NEON BF16" },
                  { " asimd", "NEON" } };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
         if (strstr(flags, rows[i].flag))

@@ -115,8 +115,9 @@ HS_OPS(HS_CHECK_PROTOTYPE)
 /* The formula column, for documentation and selftest; NULL for an unknown name. */
 const char *hs_op_formula(const char *name);
 
-/* Backends.  `cpu` chooses its instruction set from cpuid at the first call; HALFSTEP_CPU_ISA =
- * portable | avx2 | avx512 | avx512bf16 | amx forces one (error when the machine lacks it). */
+/* Backends.  `cpu` chooses its instruction set by what the processor has at the first call; HALFSTEP_CPU_ISA =
+ * portable | avx2 | avx512 | avx512bf16 | amx, or on Arm portable | neon | neonbf16, forces one (error when the machine
+ * lacks it). */
 const HsBackend *hs_backend_ref(void);
 HsStatus hs_backend_cpu(const HsBackend **backend);
 const char *hs_backend_cpu_isa(void); /* "avx512bf16" ... */
