@@ -175,12 +175,10 @@ static const char *find_vectors(const char *flags)
 {
     static const struct {
         const char *flag, *name;
-    } rows[] = { { " avx512_bf16", "AVX-512 BF16" },
-                 { " avx512f", "AVX-512" },
-                 { " avx2", "AVX2" },
-                 { " sse2", "SSE2" },
-                 { " bf16", "NEON BF16" },
-                 { " asimd", "NEON" } };
+    } rows[] = {
+        { " avx512_bf16", "AVX-512 BF16" }, { " avx512f", "AVX-512" }, { " avx2", "AVX2" }, { " sse2", "SSE2" },
+        { " bf16", "NEON BF16" },           { " asimd", "NEON" }
+    };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
         if (strstr(flags, rows[i].flag))
             return rows[i].name;
