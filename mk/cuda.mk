@@ -22,7 +22,9 @@ HOPPER_ARCHITECTURE = -gencode arch=compute_90a,code=sm_90a
 CXX_WARNINGS = -Wall -Wextra -Wshadow -Wno-unknown-pragmas -Wno-psabi $(if $(WERROR),-Werror)
 # Of a part only its entry is visible.  What threads of the emulator keep is found without a call.
 PART_FLAGS   = -fPIC -fvisibility=hidden
-CXXFLAGS += -std=c++17 -D_GNU_SOURCE -DHS_EMU -g -O2 $(CXX_WARNINGS) $(PART_FLAGS) -ftls-model=initial-exec -ffp-contract=off -I. $(SANITIZE)
+# gcc 12 for Arm stops with an internal error where it makes vectors of a loop that takes a maximum.
+CXXFLAGS += -std=c++17 -D_GNU_SOURCE -DHS_EMU -g -O2 $(CXX_WARNINGS) $(PART_FLAGS) -ftls-model=initial-exec -ffp-contract=off -I. $(SANITIZE) \
+            $(if $(filter aarch64,$(MACHINE)),-fno-tree-vectorize)
 # The smallest form, which drivers for CUDA 13 unpack (its nvcc knows sm_110).
 NVCCFLAGS += -std=c++17 -O3 -I. $(or $(ARCHITECTURE),$(CUDA_ARCHITECTURES)) -Xfatbin -compress-all -Xptxas -v \
              $(if $(filter sm_110,$(CUDA_CODES)),--compress-mode=size) -Xcompiler -Wall,-Wextra,-fPIC,-fvisibility=hidden $(if $(WERROR),-Werror all-warnings)

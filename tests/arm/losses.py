@@ -4,7 +4,7 @@
 Portable code rounds every product and every sum on both, and must give the same bits.  Other rows round otherwise: fused,
 in another order, or to odd.  So do x86's rows among themselves, and the steps amplify what the first one rounded, so that
 one distance is a draw.  The bound is therefore twice the largest distance from x86's portable run of all of x86's other
-runs: each row that this machine has, with the learning rate as it is and 1, 2 and 3 units of 2^-20 larger.
+runs: each row that this machine has, with the learning rate as it is and 1, 2 and 3 units of 2^-23 larger.
 """
 
 import json

@@ -121,7 +121,7 @@ if has losses; then
     for mode in fp32 bf16; do
         for row in portable avx2 avx512 avx512bf16; do
             for nudge in 0 1 2 3; do
-                steps x86 $row $mode -$nudge "$(python3 -c "print(1e-3 * (1 + $nudge * 2**-20))")" "$build/trainer"
+                steps x86 $row $mode -$nudge "$(python3 -c "print(1e-3 * (1 + $nudge * 2**-23))")" "$build/trainer"
             done
         done
         for row in $rows; do
