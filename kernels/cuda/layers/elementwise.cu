@@ -223,6 +223,8 @@ struct AverageRule {
     }
 };
 
+template <> constexpr int least_blocks<AverageRule, View<Bf16>> = 5; /* as of combine */
+
 HsStatus op::average(HsContext *context, const HsAverageArgs *args)
 {
     return run_elementwise(context, AverageRule{ args->rate }, args->x, args->average, args->average);

@@ -252,14 +252,13 @@ struct Momentum {
 template <typename Element> struct Descend {
     using Settings = DirectionSettings;
     static constexpr int states = 1, part_elements = QUAD_BLOCK_ELEMENTS;
-    bool cautious;
-    float weight_decay, learning_rate_scale;
+    float weight_decay, learning_rate_scale; /* cautious: minus the decay, which spares a register */
     const Element *direction;
 
     static __device__ __forceinline__ Descend of(const Settings &settings, const UpdateEntry<states> &entry,
                                                  const HsRng &)
     {
-        return Descend{ settings.chosen, entry.weight_decay, entry.learning_rate_scale,
+        return Descend{ settings.chosen ? -entry.weight_decay : entry.weight_decay, entry.learning_rate_scale,
                         static_cast<const Element *>(entry.state[0]) };
     }
 
@@ -280,16 +279,19 @@ template <typename Element> struct Descend {
         if (scalars.skip)
             return;
         const float rate = scalars.learning_rate * learning_rate_scale;
-        const float keep = 1.0f - rate * weight_decay;
+        const float keep = 1.0f - rate * fabsf(weight_decay);
         float raw[QUAD], before[QUAD], step[QUAD], p[QUAD], stored[QUAD];
         widen(raw_quad, raw);
         widen(before_quad, before);
         widen(direction_quad, step);
 #pragma unroll
         for (int j = 0; j < QUAD; j++) {
-            const bool decays = !cautious || !(step[j] * before[j] < 0.0f);
+            const bool decays = !(weight_decay < 0.0f && step[j] * before[j] < 0.0f);
             p[j] = fmaf(before[j], decays ? keep : 1.0f, -(step[j] * rate));
-            if constexpr (guarded)
+        }
+        if constexpr (guarded) {
+#pragma unroll
+            for (int j = 0; j < QUAD; j++)
                 p[j] = after_proximal(protection, guard, j, p[j], rate);
         }
         parameter.template store<whole>(i, left, p, stored);
