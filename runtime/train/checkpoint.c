@@ -72,7 +72,7 @@ static HsNamedTensor entry_of(HsTraining *training, int parameter, int state)
     snprintf(entry.name, sizeof entry.name, "%.80s.%s", span->name,
              trained ? "trained" : hs_optimizer_state_name(rules, span, state));
     const int64_t count = hs_tensor_count(tensor);
-    if (count == hs_dynamic_blocks(span->count))
+    if (count < span->count && count == hs_dynamic_blocks(span->count))
         entry.share = hs_shards_share_of(shards, parameter, HS_DYNAMIC_BLOCK);
     else if (tensor != &span->weight || hs_training_streams_weights(training)) /* else every rank has all of it */
         entry.share = hs_shards_share_of(shards, parameter, span->count / count);
