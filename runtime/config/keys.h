@@ -373,7 +373,7 @@ enum { HS_MOST_LAYERS = 1024 };
     X(S, BOOL, FIXED, cautious_decay, false, 0, 1, NULL, "",                                                           \
       "only elements that the step moves towards 0 decay (arXiv 2510.12402)")                                          \
     X(S, INT, FIXED, head_group, 0, 0, 1024, NULL, "heads",                                                            \
-      "queries, and keys, are made orthogonal by groups of so many heads; 0: all heads together")
+      "queries, and keys, are made orthogonal by groups of this many heads; 0: all heads together")
 
 /* One entry of optimizer.groups. */
 #define HS_KEYS_GROUP(X, S)                                                                                        \
