@@ -127,8 +127,6 @@ HsStatus hs_check_normalize(const HsNormalizeArgs *args)
 
 HsStatus hs_check_scale_neurons(const HsScaleNeuronsArgs *args)
 {
-    if (args->scalars == NULL)
-        return hs_fail(HS_EINVAL, "scale_neurons: scalars is missing");
     if (!(args->beta2 >= 0.0f && args->beta2 < 1.0f) || !(args->epsilon > 0.0f))
         return hs_fail(HS_EINVAL, "scale_neurons: need 0 <= beta2 < 1 and epsilon above 0 (got %g and %g)",
                        (double)args->beta2, (double)args->epsilon);
@@ -140,13 +138,6 @@ HsStatus hs_check_descend(const HsDescendArgs *args)
     HS_TRY(check_update("descend", &args->update));
     return hs_rule_count("descend", "direction", HS_DTYPES_ACT, &args->direction,
                          hs_tensor_count(&args->update.weight));
-}
-
-HsStatus hs_check_average(const HsAverageArgs *args)
-{
-    if (args->rate == NULL)
-        return hs_fail(HS_EINVAL, "average: rate is missing");
-    return hs_check_operands("average", &hs_operands.average, args);
 }
 
 HsStatus hs_check_begin_step(const HsBeginStepArgs *args)

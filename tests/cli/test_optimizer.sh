@@ -189,8 +189,8 @@ refused() {
     expect 2 "$trainer" --config tiny.yaml out_dir=refused "$@"
     says err "$text"
 }
-refused "strategy merge makes others between tasks: remove one of the two" \
-    continual.strategy=merge average.decay=0.9 'tasks=[{name: a, train: "synthetic:code"}, {name: b, train: "synthetic:facts"}]'
+expect 2 "$trainer" --config tasks.yaml out_dir=refused continual.strategy=merge average.decay=0.9
+says err "strategy merge makes others between tasks: remove one of the two"
 refused "optimizer.moments: bf16 is for AdamW's moments, and optimizer.kind: sgd has none" \
     optimizer.kind=sgd optimizer.moments=bf16
 refused 'train.freeze: `*.c_atn.*` names no parameter' 'train.freeze="*.c_atn.*"'
