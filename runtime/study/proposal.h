@@ -110,6 +110,8 @@ HsStatus hs_proposal_plan(const HsProposal *proposal, double *bytes, double *lim
 
 /* --- proposal_write.c --- */
 
+/* A string as YAML has it, in double quotes; without control characters. */
+void hs_proposal_quote(const char *text, FILE *out);
 /* errors: HS_EIO */
 HsStatus hs_proposal_write(const HsProposal *proposal, FILE *out);
 /* The same in memory, for the caller to free. */

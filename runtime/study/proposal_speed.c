@@ -30,10 +30,8 @@ static HsStatus add_list(HsStringList *overrides, int task, const HsStringList *
         return hs_fail(HS_ENOMEM, "no memory for a list of files");
     fprintf(stream, "tasks.%d.train=[", task);
     for (int i = 0; i < files->count; i++) {
-        fprintf(stream, "%s\"", i > 0 ? ", " : "");
-        for (const char *at = files->items[i]; *at; at++)
-            fprintf(stream, "%s%c", *at == '"' || *at == '\\' ? "\\" : "", *at);
-        fputc('"', stream);
+        fputs(i > 0 ? ", " : "", stream);
+        hs_proposal_quote(files->items[i], stream);
     }
     fputc(']', stream);
     fclose(stream);

@@ -44,7 +44,7 @@ static void note(FILE *out, int indent, const char *format, ...)
     }
 }
 
-static void quoted(const char *text, FILE *out)
+void hs_proposal_quote(const char *text, FILE *out)
 {
     fputc('"', out);
     for (; *text; text++)
@@ -95,7 +95,7 @@ static void write_head(const HsProposal *proposal, FILE *out)
     fputs("\n", out);
     note(out, 0, "a folder that is not there yet");
     fputs("out_dir: ", out);
-    quoted(proposal->out_dir, out);
+    hs_proposal_quote(proposal->out_dir, out);
     fputs("\n\n", out);
 }
 
@@ -111,12 +111,12 @@ static void write_task(const HsProposal *proposal, int task, FILE *out)
 {
     const HsProposalText *const text = &proposal->texts[task];
     fputs("  - name: ", out);
-    quoted(text->name, out);
+    hs_proposal_quote(text->name, out);
     fputc('\n', out);
     note(out, 4, "%d file%s, %.3g MB%s%s", text->files, text->files == 1 ? "" : "s", text->bytes / 1e6,
          text->left_out[0] ? "; left out, as they are no text: " : "", text->left_out);
     fputs("    train: ", out);
-    quoted(text->train.items[0], out);
+    hs_proposal_quote(text->train.items[0], out);
     fputc('\n', out);
     note(out, 4, "cut from the end; the share falls as the text grows");
     fprintf(out, "    validation: %d%%\n", validation_percent(text->bytes));
@@ -148,7 +148,7 @@ static void write_tasks(const HsProposal *proposal, FILE *out)
     if (proposal->tokenizer_path[0] != '\0') {
         note(out, INDENT, "made from this text by `trainer new`");
         fputs("  path: ", out);
-        quoted(proposal->tokenizer_path, out);
+        hs_proposal_quote(proposal->tokenizer_path, out);
         fputc('\n', out);
     }
     fputc('\n', out);
@@ -188,7 +188,7 @@ static void write_weights(const HsProposal *proposal, FILE *out)
 {
     note(out, 0, "model and tokenizer are this folder's");
     fputs("init_from: ", out);
-    quoted(proposal->request->checkpoint, out);
+    hs_proposal_quote(proposal->request->checkpoint, out);
     fputc('\n', out);
     const bool all = hs_is(proposal->weights, "full");
     fputs("adapter:\n", out);

@@ -53,15 +53,6 @@ void hs_training_destroy_averages(HsTraining *training)
     *averaging = (HsAveraging){ 0 };
 }
 
-/* The weights of the model from `spans`, which have masters. */
-static HsStatus publish(HsTraining *training, const HsSpan *spans)
-{
-    HsContext *context = &training->engine.context;
-    HS_TRY(hs_optimizer_round_weights(&training->optimizer, context, spans, training->span_count));
-    HS_TRY(hs_shards_gather_weights(&training->exchange.shards, context));
-    return hs_model_pack(&training->model, context);
-}
-
 static HsStatus copy_weights(HsTraining *training, bool back)
 {
     HsDevice *device = &training->engine.device;
@@ -80,7 +71,7 @@ HsStatus hs_training_show_averages(HsTraining *training)
     if (!averages(training))
         return HS_OK;
     HS_TRY(copy_weights(training, false));
-    return publish(training, training->averaging.shown);
+    return hs_training_ready_weights_of(training, training->averaging.shown);
 }
 
 HsStatus hs_training_hide_averages(HsTraining *training, HsStatus status)
@@ -88,7 +79,7 @@ HsStatus hs_training_hide_averages(HsTraining *training, HsStatus status)
     if (!averages(training) || status != HS_OK) /* an evaluation that failed ends the run */
         return status;
     HS_TRY(copy_weights(training, true));
-    return publish(training, training->spans);
+    return hs_training_ready_weights(training);
 }
 
 HsSpan *hs_training_averaged_parameters(const HsTraining *training)

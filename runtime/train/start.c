@@ -101,8 +101,13 @@ HsStatus hs_training_start(HsTraining *training)
 
 HsStatus hs_training_ready_weights(HsTraining *training)
 {
+    return hs_training_ready_weights_of(training, training->spans);
+}
+
+HsStatus hs_training_ready_weights_of(HsTraining *training, const HsSpan *spans)
+{
     HsContext *context = &training->engine.context;
-    HS_TRY(hs_optimizer_round_weights(&training->optimizer, context, training->spans, training->span_count));
+    HS_TRY(hs_optimizer_round_weights(&training->optimizer, context, spans, training->span_count));
     HS_TRY(hs_shards_gather_weights(&training->exchange.shards, context));
     return hs_model_pack(&training->model, context);
 }

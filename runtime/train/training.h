@@ -472,6 +472,8 @@ HsStatus hs_training_given_tokenizer(const HsConfig *config, const char *folder,
 HsStatus hs_training_start(HsTraining *training);
 /* Parameters as the model reads them: rounded from the masters, gathered, packed. */
 HsStatus hs_training_ready_weights(HsTraining *training);
+/* The same from the masters of other spans, as many and in the same order as the run's. */
+HsStatus hs_training_ready_weights_of(HsTraining *training, const HsSpan *spans);
 
 /* --- checkpoint.c, checkpoint_continual.c --- */
 
