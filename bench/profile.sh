@@ -1,14 +1,15 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
 # profile.sh TEXT [BUILD [BEFORE-TRAINER]]: where a step spends its time on this CPU, for the small and the full
-# character recipe and for GPT-2 124M at T 256, in bf16: three pages of build/bench/profile, one below the other.
+# character recipe, for GPT-2 124M at T 256 and for the main job, in bf16: pages of build/bench/profile, one below the
+# other.
 #
 # A few late steps of short runs are traced.  With another build's trainer the two take turns, ROUNDS (3) times each,
 # and thrice as often for the small recipe with its short turns; the pages get its column.  THREADS (0: all) of each.
-# MODELS ("small full gpt2") says which pages.
+# MODELS ("small full gpt2 cl") says which pages.
 set -eu
 if [ $# -lt 1 ] || [ $# -gt 3 ]; then
-    sed -n '3,9s/^# \?//p' "$0" >&2
+    sed -n '3,10s/^# \?//p' "$0" >&2
     exit 2
 fi
 text=$(realpath "$1")
@@ -59,7 +60,7 @@ page() {
 }
 
 printf '# Where the time of a step goes\n\nTimes are those of traced steps: the time in no operation holds the noting of them, too.\n\n'
-for model in ${MODELS:-small full gpt2}; do
+for model in ${MODELS:-small full gpt2 cl}; do
     case $model in
     small) page $((3 * rounds)) shakespeare-small shakespeare-small 200-290 tasks.0.train="$text" ;;
     full) page "$rounds" shakespeare-full shakespeare-full 3-5 tasks.0.train="$text" ;;
@@ -68,6 +69,7 @@ for model in ${MODELS:-small full gpt2}; do
             model.vocabulary=50304 model.max_positions=1024 gradient_accumulation_steps=1 batch_size=4 max_length=256 \
             schedule.warmup_steps=2 schedule.decay_steps=18865
         ;;
-    *) echo "profile.sh: MODELS are small, full, gpt2; not $model" >&2 && exit 1 ;;
+    cl) page "$rounds" cl cl 800-890 logging.every=50 ;;
+    *) echo "profile.sh: MODELS are small, full, gpt2, cl; not $model" >&2 && exit 1 ;;
     esac
 done

@@ -261,10 +261,11 @@ static HsStatus scale_neurons(HsContext *context, const HsMuonConfig *muon, cons
                                                                       HS_F32, matrix.rows) });
 }
 
-HsStatus hs_muon_apply(const HsOptimizer *optimizer, HsContext *context, const HsSpan *span, const HsUpdateArgs *update)
+HsStatus hs_muon_apply(const HsOptimizer *optimizer, HsContext *context, const HsSpan *span, const HsUpdateArgs *update,
+                       void *memory)
 {
     const HsMuonConfig *muon = &optimizer->config.muon;
-    const Scratch scratch = lay_out(muon, span, optimizer->scratch.base);
+    const Scratch scratch = lay_out(muon, span, memory);
     const HsTensor *direction = &scratch.x[muon->steps % 2];
     HS_TRY(hs_op_momentum(
         context, &(HsMomentumArgs){

@@ -4,6 +4,7 @@
  */
 #include "optim/rules.h"
 
+#include <assert.h>
 #include <math.h>
 #include <string.h>
 
@@ -153,8 +154,7 @@ const HsUpdateRule *hs_rule_get(HsOptimizerKind kind)
 HsStatus hs_rule_apply(const HsOptimizer *optimizer, HsContext *context, const HsSpan *span, const HsUpdateArgs *update)
 {
     const HsUpdateRule *rule = &rules[hs_optimizer_kind_of(&optimizer->config, span)];
-    if (rule->apply)
-        return rule->apply(optimizer, context, span, update);
+    assert(rule->append);
     HsAdamWArgs adamw;
     HsAdamW8bitArgs adamw8bit;
     HsSgdArgs sgd;

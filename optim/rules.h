@@ -25,19 +25,20 @@ typedef struct HsUpdateRule {
     bool (*serves)(const HsSpan *span); /* NULL: everything */
     const char *served;                 /* that in words */
     HsStatus (*check)(const HsOptimizerConfig *config);
-    /* Bytes of scratch for a step of this span; NULL: none. */
+    /* Bytes of scratch for a step of this span; NULL: none, and it is updated element by element. */
     size_t (*scratch_bytes)(const HsOptimizerConfig *config, const HsSpan *span);
     /* One of the two: at the end of the step's list, in which all such spans are updated together, */
     void (*append)(const HsOptimizer *optimizer, const HsSpan *span, const HsUpdateArgs *update,
                    HsUpdateListArgs *list);
-    /* or by its own operations. */
-    HsStatus (*apply)(const HsOptimizer *optimizer, HsContext *context, const HsSpan *span, const HsUpdateArgs *update);
+    /* or by its own operations, on scratch of this size, apart from other spans. */
+    HsStatus (*apply)(const HsOptimizer *optimizer, HsContext *context, const HsSpan *span, const HsUpdateArgs *update,
+                      void *scratch);
 } HsUpdateRule;
 
 const HsUpdateRule *hs_rule_get(HsOptimizerKind kind);
 /* What a span keeps, by its rule and then by averages; NULL: no more. */
 const HsRuleState *hs_rule_state(const HsOptimizerConfig *config, const HsSpan *span, int index);
-/* One span by its rule, at once. */
+/* One span, or a part of one, by a rule that needs no scratch. */
 HsStatus hs_rule_apply(const HsOptimizer *optimizer, HsContext *context, const HsSpan *span,
                        const HsUpdateArgs *update);
 /* What surrounds the rule of a span (spans.c). */
@@ -57,7 +58,7 @@ bool hs_muon_serves(const HsSpan *span);
 double hs_muon_momentum(const HsMuonConfig *muon, const HsSchedule *schedule, int64_t applied_steps);
 HsStatus hs_muon_check(const HsOptimizerConfig *config);
 size_t hs_muon_scratch_bytes(const HsOptimizerConfig *config, const HsSpan *span);
-HsStatus hs_muon_apply(const HsOptimizer *optimizer, HsContext *context, const HsSpan *span,
-                       const HsUpdateArgs *update);
+HsStatus hs_muon_apply(const HsOptimizer *optimizer, HsContext *context, const HsSpan *span, const HsUpdateArgs *update,
+                       void *scratch);
 
 #endif

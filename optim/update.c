@@ -19,6 +19,13 @@ static const size_t record_bytes[] = { sizeof(HsStepScalars), HS_STEP_ROWS * siz
                                        sizeof(HsStepState), sizeof(HsStepOutcome) };
 enum { RECORDS = sizeof record_bytes / sizeof record_bytes[0] };
 
+/* A span that a rule updates by separate operations. */
+typedef struct HsWholeUpdate {
+    const HsSpan *span;
+    const HsUpdateRule *rule;
+    size_t scratch_bytes;
+} HsWholeUpdate;
+
 /* Of the arrays only those of the rules that a run has are ever touched, and cost memory. */
 static bool create_lists(HsOptimizer *optimizer, size_t spans)
 {
@@ -26,7 +33,9 @@ static bool create_lists(HsOptimizer *optimizer, size_t spans)
     optimizer->list.adamw = malloc(spans * sizeof *optimizer->list.adamw);
     optimizer->list.adamw8bit = malloc(spans * sizeof *optimizer->list.adamw8bit);
     optimizer->list.sgd = malloc(spans * sizeof *optimizer->list.sgd);
-    return optimizer->gradients && optimizer->list.adamw && optimizer->list.adamw8bit && optimizer->list.sgd;
+    optimizer->wholes = malloc(spans * sizeof *optimizer->wholes);
+    return optimizer->gradients && optimizer->list.adamw && optimizer->list.adamw8bit && optimizer->list.sgd &&
+           optimizer->wholes;
 }
 
 HsStatus hs_optimizer_init(HsOptimizer *optimizer, HsDevice *device, const HsOptimizerConfig *config,
@@ -74,7 +83,7 @@ void hs_optimizer_deinit(HsOptimizer *optimizer)
 {
     if (optimizer->scalars)
         hs_memory_release(optimizer->device, HS_MEMORY_STATISTICS, optimizer->block_bytes, optimizer->scalars);
-    HsArena *const arenas[] = { &optimizer->masters, &optimizer->states, &optimizer->scratch };
+    HsArena *const arenas[] = { &optimizer->masters, &optimizer->states };
     for (size_t i = 0; i < sizeof arenas / sizeof arenas[0]; i++)
         if (arenas[i]->device)
             hs_arena_deinit(arenas[i]);
@@ -83,9 +92,11 @@ void hs_optimizer_deinit(HsOptimizer *optimizer)
     free(optimizer->list.adamw);
     free(optimizer->list.adamw8bit);
     free(optimizer->list.sgd);
+    free(optimizer->wholes);
     optimizer->offload = NULL;
     optimizer->scalars = NULL;
     optimizer->gradients = NULL;
+    optimizer->wholes = NULL;
     optimizer->list = (HsUpdateListArgs){ 0 };
 }
 
@@ -120,10 +131,9 @@ static void place(const HsArena *arena, HsTensor *tensor)
 }
 
 /* Of one parameter. */
-static void reserve_spans(HsOptimizer *optimizer, HsSpan *spans, int count, HsDtype master, size_t *scratch)
+static void reserve_spans(HsOptimizer *optimizer, HsSpan *spans, int count, HsDtype master)
 {
     const HsOptimizerConfig *config = &optimizer->config;
-    const HsUpdateRule *rule = hs_rule_get(hs_optimizer_kind_of(config, spans));
     for (int i = 0; i < count; i++) {
         spans[i].master = master_of(&spans[i], master);
         reserve(&optimizer->masters, &spans[i].master);
@@ -133,13 +143,10 @@ static void reserve_spans(HsOptimizer *optimizer, HsSpan *spans, int count, HsDt
             spans[i].state[s] = state_of(optimizer, &spans[i], s);
             reserve(&optimizer->states, &spans[i].state[s]);
         }
-    const size_t bytes = rule->scratch_bytes ? rule->scratch_bytes(config, spans) : 0;
-    *scratch = bytes > *scratch ? bytes : *scratch;
 }
 
 HsStatus hs_optimizer_commit(HsOptimizer *optimizer, HsSpan *spans, int count, HsDtype master)
 {
-    size_t scratch = 0;
     const char *disk = optimizer->config.disk;
     const bool offload = optimizer->config.offload != HS_OFFLOAD_NONE;
     hs_arena_init_at(&optimizer->masters, optimizer->device, HS_MEMORY_MASTERS, offload);
@@ -150,13 +157,12 @@ HsStatus hs_optimizer_commit(HsOptimizer *optimizer, HsSpan *spans, int count, H
         hs_arena_init_in(&optimizer->masters, optimizer->device, disk);
     if (offload)
         HS_TRY(hs_offload_create(optimizer->device, &optimizer->config, spans, count, &optimizer->offload));
-    hs_arena_init(&optimizer->scratch, optimizer->device, HS_MEMORY_WORKSPACE);
     for (int i = 0, end; i < count; i = end) {
         for (end = i + 1; end < count && spans[end].parameter == spans[i].parameter;)
             end++;
         if (spans[i].group)
             HS_TRY(hs_rule_get(spans[i].group->kind)->check(&optimizer->config));
-        reserve_spans(optimizer, spans + i, end - i, master, &scratch);
+        reserve_spans(optimizer, spans + i, end - i, master);
         const bool bare = !hs_tensor_present(&spans[i].master) && spans[i].weight.dtype != HS_F32;
         if (offload && bare && optimizer->config.average_decay > 0)
             return hs_fail(HS_ECONFIG,
@@ -164,9 +170,7 @@ HsStatus hs_optimizer_commit(HsOptimizer *optimizer, HsSpan *spans, int count, H
                            "average.decay to 0, memory.offload to none, or precision.master_weights to true",
                            spans[i].name);
     }
-    if (scratch > 0)
-        hs_arena_reserve(&optimizer->scratch, scratch);
-    HsArena *const arenas[] = { &optimizer->masters, &optimizer->states, &optimizer->scratch };
+    HsArena *const arenas[] = { &optimizer->masters, &optimizer->states };
     for (size_t i = 0; i < sizeof arenas / sizeof arenas[0]; i++)
         if (arenas[i]->used > 0)
             HS_TRY(hs_arena_commit(arenas[i]));
@@ -284,22 +288,39 @@ static HsStatus prepare(HsOptimizer *optimizer, HsContext *context, const HsSpan
     return hs_op_prepare_step(context, &args);
 }
 
+static int by_size(const void *a, const void *b)
+{
+    const size_t left = ((const HsWholeUpdate *)a)->scratch_bytes, right = ((const HsWholeUpdate *)b)->scratch_bytes;
+    return (left < right) - (left > right);
+}
+
+static HsStatus update_whole(void *data, HsContext *context, void *scratch, int index)
+{
+    const HsOptimizer *optimizer = data;
+    const HsWholeUpdate *whole = &optimizer->wholes[index];
+    const HsUpdateArgs update = hs_rule_update(optimizer, whole->span);
+    const HsStatus status = whole->rule->apply(optimizer, context, whole->span, &update, scratch);
+    return status == HS_OK ? HS_OK : hs_error_prefix(status, "optimizer, tensor %s", whole->span->name);
+}
+
 /* Those that stand in the list are updated together, after the others. */
 static HsStatus update_spans(HsOptimizer *optimizer, HsContext *context, const HsSpan *spans, int count)
 {
     HsUpdateListArgs *list = &optimizer->list;
+    int wholes = 0;
     list->adamw_count = list->adamw8bit_count = list->sgd_count = 0;
     for (int i = 0; i < count; i++) {
         const HsUpdateArgs update = hs_rule_update(optimizer, &spans[i]);
         const HsUpdateRule *rule = hs_rule_get(hs_optimizer_kind_of(&optimizer->config, &spans[i]));
-        HsStatus status = HS_OK;
         if (rule->append)
             rule->append(optimizer, &spans[i], &update, list);
         else
-            status = rule->apply(optimizer, context, &spans[i], &update);
-        if (status != HS_OK)
-            return hs_error_prefix(status, "optimizer, tensor %s", spans[i].name);
+            optimizer->wholes[wholes++] =
+                (HsWholeUpdate){ &spans[i], rule, rule->scratch_bytes(&optimizer->config, &spans[i]) };
     }
+    qsort(optimizer->wholes, (size_t)wholes, sizeof *optimizer->wholes, by_size);
+    if (wholes > 0)
+        HS_TRY(hs_at_once(context, "matrices", wholes, optimizer->wholes[0].scratch_bytes, update_whole, optimizer));
     const HsStatus status = hs_op_update_list(context, list);
     return status == HS_OK ? HS_OK : hs_error_prefix(status, "optimizer");
 }

@@ -143,13 +143,13 @@ typedef struct HsOptimizer {
     double *sum_squares;
     int64_t *nonfinite;
     HsTensor *gradients;
-    HsUpdateListArgs list; /* the step's; each array has room for every span */
+    HsUpdateListArgs list;        /* the step's; each array has room for every span */
+    struct HsWholeUpdate *wholes; /* likewise: the spans that are updated each by separate operations */
     int span_count;
     int first, all_count; /* of all that share: their statistics decide together */
     int in_flight;        /* announced and not collected */
     HsDevice *device;
     HsArena masters, states;   /* of the spans */
-    HsArena scratch;           /* of the rule that needs most of it on one span */
     struct HsOffload *offload; /* NULL: the device updates */
 } HsOptimizer;
 
@@ -181,8 +181,8 @@ HsStatus hs_optimizer_init(HsOptimizer *optimizer, HsDevice *device, const HsOpt
                            const HsSchedule *schedule, const HsScalerConfig *scaler, int span_count);
 void hs_optimizer_deinit(HsOptimizer *optimizer);
 
-/* Allocates what the rules keep for the spans: a master of `master` where the weight is narrower, zeroed states, and
- * scratch.  What spans of one parameter keep of a kind lies in one piece.  Callers with their own tensors need none. */
+/* Allocates what the rules keep for the spans: a master of `master` where the weight is narrower, and zeroed
+ * states.  What spans of one parameter keep of a kind lies in one piece.  Callers with their own tensors need none. */
 HsStatus hs_optimizer_commit(HsOptimizer *optimizer, HsSpan *spans, int count, HsDtype master);
 /* Master and states of a whole parameter, as this process has them: `own` is the first of its spans there, NULL: it has
  * none, and the tensors no data.  After commit. */

@@ -23,6 +23,13 @@ static HsStatus require_workspace(const HsContext *context, const char *op, size
                    context->backend->name, needed, context->workspace_bytes);
 }
 
+/* In a dry run an operation begins and ends at once. */
+static void observe(HsContext *context, const char *op, HsOpCost cost)
+{
+    context->observer->begin(context->observer, context, HS_RANGE_OPERATION, op, &cost);
+    context->observer->end(context->observer, context);
+}
+
 /* The macro's parameter is `op`, not `name`: HsBackend has a member of that name. */
 #define HS_OP_ENTRY(op, Args, formula)                                                          \
     HsStatus hs_op_##op(HsContext *context, const Args *args)                                   \
@@ -37,6 +44,8 @@ static HsStatus require_workspace(const HsContext *context, const char *op, size
                 context->workspace_needed = needed;                                             \
             if (hs_flops_table.op)                                                              \
                 context->flops += hs_flops_table.op(args);                                      \
+            if (context->observer)                                                              \
+                observe(context, #op, hs_cost_##op(args));                                      \
             return HS_OK;                                                                       \
         }                                                                                       \
         HS_TRY(require_workspace(context, #op, needed));                                        \

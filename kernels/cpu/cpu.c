@@ -9,6 +9,7 @@
  */
 #include "kernels/cpu/cpu.h"
 
+#include <omp.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -207,4 +208,11 @@ bool hs_backend_cpu_has_bf16(void)
 {
     pthread_once(&choice_once, choose);
     return chosen && chosen->has_bf16;
+}
+
+void hs_cpu_share_out(int threads, int count, void (*piece)(void *data, int index, int thread), void *data)
+{
+#pragma omp parallel for schedule(dynamic, 1) num_threads(threads)
+    for (int index = 0; index < count; index++)
+        piece(data, index, omp_get_thread_num());
 }

@@ -33,6 +33,9 @@ double hs_cpu_peak_flops(const HsContext *context, HsDtype dtype, HsProductPolic
  * on 256 MiB; 0 when there is no memory for it. */
 double hs_cpu_peak_bytes(const HsContext *context, size_t most_bytes);
 
+/* HsBackend's. */
+void hs_cpu_share_out(int threads, int count, void (*piece)(void *data, int index, int thread), void *data);
+
 /* How many threads to start for `tasks` independent pieces of work: never more than there is work for. */
 static inline int hs_cpu_threads(const HsContext *context, int64_t tasks)
 {
@@ -60,6 +63,58 @@ static inline HsRowBlock hs_cpu_block(int64_t rows, int64_t block_rows, int64_t 
 {
     int64_t begin = index * block_rows, end = begin + block_rows;
     return (HsRowBlock){ begin, end < rows ? end : rows };
+}
+
+/* Independent pieces of work, `rows` by `columns` of them, which the threads of a team take in turns: each those of its
+ * share of the rows, first row by row and then column by column, and then what others have left.  A thread so finds in
+ * its own cache what it left there in the operation before, and none waits for a slow one.  */
+enum { HS_TURN_SHARES = 64 };
+typedef struct HsTurns {
+    int64_t rows, columns;
+    int shares;
+    struct {
+        _Alignas(64) int64_t taken;
+    } share[HS_TURN_SHARES];
+} HsTurns;
+
+/* What a thread takes: from whose share, how many of those it has seen empty, and the piece. */
+typedef struct HsTurn {
+    int share, seen;
+    int64_t row, column;
+} HsTurn;
+
+/* Before the team starts, or by one of its threads between two barriers. */
+static inline void hs_turns_begin(HsTurns *turns, int64_t rows, int64_t columns, int threads)
+{
+    turns->rows = rows;
+    turns->columns = columns;
+    turns->shares = threads < HS_TURN_SHARES ? threads : HS_TURN_SHARES;
+    for (int i = 0; i < turns->shares; i++)
+        turns->share[i].taken = 0;
+}
+
+static inline HsTurn hs_turn_first(const HsTurns *turns, int thread)
+{
+    return (HsTurn){ .share = thread % turns->shares };
+}
+
+/* False: nothing is left. */
+static inline bool hs_turn_take(HsTurns *turns, HsTurn *turn)
+{
+    /* fewer rows than shares: pieces are shared out as one row of them */
+    const bool flat = turns->rows < turns->shares;
+    const int64_t rows = flat ? turns->rows * turns->columns : turns->rows;
+    for (; turn->seen < turns->shares; turn->seen++, turn->share = (turn->share + 1) % turns->shares) {
+        const int64_t begin = rows * turn->share / turns->shares;
+        const int64_t own = rows * (turn->share + 1) / turns->shares - begin;
+        const int64_t taken = __atomic_fetch_add(&turns->share[turn->share].taken, 1, __ATOMIC_RELAXED);
+        if (taken >= (flat ? own : own * turns->columns))
+            continue;
+        turn->row = flat ? (begin + taken) % turns->rows : begin + taken % own;
+        turn->column = flat ? (begin + taken) / turns->rows : taken / own;
+        return true;
+    }
+    return false;
 }
 
 /* Sums over rows (weight and bias gradients) keep one partial sum per block, so their blocks are few: at most

@@ -45,6 +45,9 @@ typedef struct HsBackend {
     /* Measured peak of moving memory, in bytes read or written a second; NULL or 0: unknown.  most_bytes: of what is
      * moved and held for it meanwhile; HS_UNCACHED_BYTES or more: as much as no cache holds. */
     double (*peak_bytes)(const HsContext *context, size_t most_bytes);
+    /* Calls piece(data, index, thread) for each index below `count` on as many threads, each as it gets free, and waits
+     * for them; NULL: the device works on one operation after the other. */
+    void (*share_out)(int threads, int count, void (*piece)(void *data, int index, int thread), void *data);
 } HsBackend;
 
 /* Named, nested stretches of work, for profilers, traces and the split of a step's time. */
@@ -107,6 +110,15 @@ static inline void hs_range_end(HsContext *context)
 /* The checked entry points: HsStatus hs_op_matmul(HsContext *, const HsMatmulArgs *), ... */
 #define HS_OP_PROTOTYPE(name, Args, formula) HsStatus hs_op_##name(HsContext *context, const Args *args);
 HS_OPS(HS_OP_PROTOTYPE)
+
+/* Piece `index` of the work that `data` describes: operations on `context`, with memory that no other piece has.  Dry
+ * runs give no memory, and read no data. */
+typedef HsStatus HsWork(void *data, HsContext *context, void *scratch, int index);
+
+/* `count` pieces of work that do not depend on each other, with scratch_bytes of the workspace for each.  Small ones run
+ * side by side where the backend can, a thread for each, the longest first if all are to end together, and an observer
+ * sees one operation, `name`; others run one after the other.  errors: that of a piece; the rest may not have run */
+HsStatus hs_at_once(HsContext *context, const char *name, int count, size_t scratch_bytes, HsWork *work, void *data);
 
 /* Shape and dtype rules (kernels/checks): HsStatus hs_check_matmul(const HsMatmulArgs *), ... */
 #define HS_CHECK_PROTOTYPE(name, Args, formula) HsStatus hs_check_##name(const Args *args);

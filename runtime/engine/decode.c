@@ -146,6 +146,7 @@ static HsStatus plan_pieces(HsDecoder *decoder, HsContext *context)
                              &decoder->program));
     HsContext dry = *context;
     dry.dry_run = true;
+    dry.observer = NULL;
     dry.workspace_needed = decoder->program.workspace_bytes;
     for (int64_t count = decoder->piece; count > 0; count /= 2)
         HS_TRY(run_piece(decoder, &dry, decoder->max_tokens - count, count));

@@ -286,6 +286,7 @@ static HsStatus dry_run(HsProgram *program, const HsContext *context)
 {
     HsContext dry = *context;
     dry.dry_run = true;
+    dry.observer = NULL;
     dry.workspace_needed = 0;
     HS_TRY(hs_model_cast(program->model, &dry, program->training));
     /* Drawing labels is counted too: a probe runs in the same scratch. */

@@ -109,10 +109,11 @@ static int64_t nanoseconds(const HsChromeTrace *trace, double at_s)
 }
 
 /* What the operation computes, and the least work in it (kernels/ops/cost.h); the format is that of its products. */
-static void put_operation(FILE *file, const char *formula, const HsOpCost *cost)
+static void put_operation(FILE *file, const char *name, const HsOpCost *cost)
 {
+    const char *formula = hs_op_formula(name); /* none: hs_at_once */
     fputs(",\"args\":{\"formula\":", file);
-    put_string(file, formula);
+    put_string(file, formula ? formula : "several operations side by side");
     fprintf(file, ",\"flops\":%.17g,\"bytes\":%.17g", cost->flops, cost->bytes);
     if (cost->flops > 0)
         fprintf(file, ",\"format\":\"%s\"",
@@ -132,7 +133,6 @@ static void put_span(FILE *file, const HsTraceSpan *span, int64_t step, int64_t 
         [HS_RANGE_UPDATE] = "phase",        [HS_RANGE_STRATEGY] = "phase",  [HS_RANGE_LAYER] = "layer",
         [HS_RANGE_OPERATION] = "operation",
     };
-    const char *formula = span->kind == HS_RANGE_OPERATION ? hs_op_formula(span->name) : NULL;
     fprintf(file, ",\n{\"ph\":\"X\",\"pid\":%d,\"tid\":%d,\"cat\":\"%s\",\"name\":", PROCESS,
             span->kind == HS_RANGE_DATA ? HOST_TRACK : DEVICE_TRACK, categories[span->kind]);
     put_string(file, span->name);
@@ -140,8 +140,8 @@ static void put_span(FILE *file, const HsTraceSpan *span, int64_t step, int64_t 
     put_time(file, "dur", end_ns - begin_ns);
     if (span->kind == HS_RANGE_STEP)
         fprintf(file, ",\"args\":{\"step\":%lld}", (long long)step);
-    if (formula)
-        put_operation(file, formula, &span->cost);
+    if (span->kind == HS_RANGE_OPERATION)
+        put_operation(file, span->name, &span->cost);
     putc('}', file);
 }
 

@@ -165,6 +165,7 @@ static HsStatus create_workspace(HsTraining *training)
 {
     HsContext *context = &training->engine.context, dry = *context;
     dry.dry_run = true;
+    dry.observer = NULL;
     dry.workspace_needed = 0;
     HS_TRY(hs_optimizer_update(&training->optimizer, &dry, training->spans, training->span_count));
     HS_TRY(hs_continual_dry_run(training->continual, &dry));

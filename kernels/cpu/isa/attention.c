@@ -261,23 +261,27 @@ HsStatus HS_ISA_NAME(hs_cpu_attention_forward)(HsContext *context, const HsAtten
     unsigned char *workspace = context->workspace;
     /* Where heads are many, a thread takes a whole one, and loads its keys for itself alone. */
     const int threads = hs_cpu_threads(context, tasks);
-    const int chunk = tasks / tiles >= 8 * threads ? (int)tiles : 1;
+    const int64_t chunk = tasks / tiles >= 8 * threads ? tiles : 1;
+
+    HsTurns turns;
+    hs_turns_begin(&turns, tasks / chunk, 1, threads);
 
     /* The last tiles see the most keys: within a head long tasks first, so that threads finish together.  Heads one
      * after the other, so that tasks find their keys and values in a cache. */
 #pragma omp parallel num_threads(threads)
     {
         Scratch scratch = carve(args, (float *)(workspace + (size_t)omp_get_thread_num() * slot));
-#pragma omp for schedule(dynamic, chunk)
-        for (int64_t task = 0; task < tasks; task++) {
-            const int64_t query = (tiles - 1 - task % tiles) * HS_ATTENTION_TILE, head = task / tiles;
-            const int64_t left = heads->sequence_length - query;
-            const HsAttentionPlace place = { .sequence = head / heads->heads,
-                                             .head = head % heads->heads,
-                                             .query = query,
-                                             .queries = left < HS_ATTENTION_TILE ? left : HS_ATTENTION_TILE };
-            query_tile(args, place, &scratch);
-        }
+        HsTurn turn = hs_turn_first(&turns, omp_get_thread_num());
+        while (hs_turn_take(&turns, &turn))
+            for (int64_t task = turn.row * chunk; task < (turn.row + 1) * chunk; task++) {
+                const int64_t query = (tiles - 1 - task % tiles) * HS_ATTENTION_TILE, head = task / tiles;
+                const int64_t left = heads->sequence_length - query;
+                const HsAttentionPlace place = { .sequence = head / heads->heads,
+                                                 .head = head % heads->heads,
+                                                 .query = query,
+                                                 .queries = left < HS_ATTENTION_TILE ? left : HS_ATTENTION_TILE };
+                query_tile(args, place, &scratch);
+            }
     }
     HS_ISA_NAME(hs_cpu_find_amax)(context, &args->out);
     return HS_OK;

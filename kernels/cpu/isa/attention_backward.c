@@ -314,9 +314,12 @@ HsStatus HS_ISA_NAME(hs_cpu_attention_backward)(HsContext *context, const HsAtte
     const size_t slot = slot_bytes(args);
     unsigned char *workspace = context->workspace;
 
-#pragma omp parallel for num_threads(hs_cpu_threads(context, tasks)) schedule(dynamic, 1)
-    for (int64_t task = 0; task < tasks; task++) {
-        const int64_t sequence = task / heads->kv_heads, kv_head = task % heads->kv_heads;
+    const int threads = hs_cpu_threads(context, tasks);
+    HsTurns turns;
+    hs_turns_begin(&turns, tasks, 1, threads);
+#pragma omp parallel num_threads(threads)
+    for (HsTurn turn = hs_turn_first(&turns, omp_get_thread_num()); hs_turn_take(&turns, &turn);) {
+        const int64_t task = turn.row, sequence = task / heads->kv_heads, kv_head = task % heads->kv_heads;
         Scratch scratch;
         carve(args, (float *)(workspace + (size_t)omp_get_thread_num() * slot), &scratch);
         load_keys(args, sequence, kv_head, &scratch);

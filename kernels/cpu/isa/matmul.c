@@ -81,6 +81,7 @@ typedef struct HsMatmulRun {
     HsMatmulOperand a, b;
     unsigned char *slots;
     uint32_t *shared_a, *chunk_b;
+    HsTurns turns; /* tasks of a chunk: blocks of rows by blocks of panels */
 } HsMatmulRun;
 
 static int64_t least(int64_t a, int64_t b)
@@ -499,8 +500,17 @@ static void run_task(const HsMatmulRun *run, const HsMatmulTask *task)
     }
 }
 
+/* Tasks of the chunk from panel `first` on. */
+static void begin_turns(HsMatmulRun *run, int64_t first, int threads)
+{
+    const HsMatmulChoice *plan = &run->plan;
+    const int64_t panels = least(plan->chunk_panels, hs_cpu_block_count(plan->n, HS_TILE_COLUMNS) - first);
+    hs_turns_begin(&run->turns, hs_cpu_block_count(row_tiles(plan), plan->block_tiles),
+                   hs_cpu_block_count(panels, plan->block_panels), threads);
+}
+
 /* Run by every thread of the team: the loops share their iterations out and wait for each other at their ends. */
-static void multiply(const HsMatmulRun *run)
+static void multiply(HsMatmulRun *run)
 {
     const HsMatmulChoice *plan = &run->plan;
     if (plan->share_a) {
@@ -516,6 +526,10 @@ static void multiply(const HsMatmulRun *run)
     for (int64_t first = 0; first < all_panels; first += plan->chunk_panels) {
         const int64_t panels = least(plan->chunk_panels, all_panels - first);
         const uint32_t *b = run->chunk_b;
+        if (first > 0) { /* all have left the chunk before, and wait below for this */
+#pragma omp single nowait
+            begin_turns(run, first, omp_get_num_threads());
+        }
         if (plan->pack_b) {
 #pragma omp for schedule(static)
             for (int64_t piece = 0; piece < panels * depth_pieces(plan); piece++)
@@ -523,17 +537,18 @@ static void multiply(const HsMatmulRun *run)
         } else {
             b = run->args->b.packed.data; /* one chunk: all of it */
         }
-        const int64_t row_blocks = hs_cpu_block_count(row_tiles(plan), plan->block_tiles);
-        const int64_t column_blocks = hs_cpu_block_count(panels, plan->block_panels);
-#pragma omp for schedule(dynamic)
-        for (int64_t index = 0; index < row_blocks * column_blocks; index++) {
-            const HsRowBlock local = hs_cpu_block(panels, plan->block_panels, index / row_blocks);
-            const int64_t next = index + omp_get_num_threads();
-            HsMatmulTask task = { .panels = local, .first_panel = first, .b = b };
-            task.tiles = hs_cpu_block(row_tiles(plan), plan->block_tiles, index % row_blocks);
-            if (next < row_blocks * column_blocks)
-                task.next_tiles = hs_cpu_block(row_tiles(plan), plan->block_tiles, next % row_blocks);
+        HsTurn turn = hs_turn_first(&run->turns, omp_get_thread_num());
+        while (hs_turn_take(&run->turns, &turn)) {
+            HsMatmulTask task = { .panels = hs_cpu_block(panels, plan->block_panels, turn.column),
+                                  .first_panel = first,
+                                  .b = b };
+            task.tiles = hs_cpu_block(row_tiles(plan), plan->block_tiles, turn.row);
+            if (turn.row + 1 < run->turns.rows)
+                task.next_tiles = hs_cpu_block(row_tiles(plan), plan->block_tiles, turn.row + 1);
             run_task(run, &task);
+        }
+        if (first + panels < all_panels || run->args->symmetric) {
+#pragma omp barrier
         }
     }
     if (run->args->symmetric) {
@@ -578,7 +593,9 @@ static HsStatus multiply_operands(HsContext *context, const HsMatmulArgs *args)
     const int64_t tasks = hs_cpu_block_count(row_tiles(plan), plan->block_tiles) *
                           hs_cpu_block_count(plan->chunk_panels, plan->block_panels);
     const bool serial = plan->m * plan->n * k < SERIAL_PRODUCTS;
-#pragma omp parallel num_threads(serial ? 1 : hs_cpu_threads(context, tasks))
+    const int threads = serial ? 1 : hs_cpu_threads(context, tasks);
+    begin_turns(&run, 0, threads);
+#pragma omp parallel num_threads(threads)
     multiply(&run);
     if (hs_tensor_present(&args->row_sums)) {
         const HsBiasBackwardArgs sums = { .dy = args->a.values, .dbias = args->row_sums };

@@ -17,4 +17,5 @@ const HsBackend HS_ISA_NAME(hs_cpu_backend) = {
     .refuse.matmul = hs_refuse_mixed_product,
     .peak_flops = hs_cpu_peak_flops,
     .peak_bytes = hs_cpu_peak_bytes,
+    .share_out = hs_cpu_share_out,
 };
