@@ -10,11 +10,14 @@ ln -s "$(dirname "$trainer")" build
 mkdir models
 cp -rL "$root/tests/huggingface/models/gpt2" models/base
 cp -rL "$root/tests/huggingface/models/gemma3" models/gemma-3-270m
-mkdir -p data/first data/second data/third data/gpt2 WHERE_YOU_HAVE_IT
+mkdir -p data/first data/second data/third data/gpt2 data/machine WHERE_YOU_HAVE_IT
 for i in $(seq 400); do
     echo "line $i of a text with some words, and more of them"
 done | tee WHERE_YOU_HAVE_IT/input.txt data/mine.txt data/first/a.txt data/second/b.md | sed 's/.*/{"text": "&"}/' | gzip >data/third/c.jsonl.gz
 cp "$root/tests/chat/conversations.jsonl" data/talks.jsonl
+for part in train validation; do # what bench/machine_text.sh leaves
+    zcat data/third/c.jsonl.gz >data/machine/$part.jsonl
+done
 "$trainer" tokenizer train --vocabulary 300 --output data/gpt2/tokenizer.json data/first 2>/dev/null >/dev/null || fail "no tokenizer"
 
 small="model.layers=1 model.heads=2 model.width=32 batch_size=4 max_length=32"
