@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * trainer plan --config FILE: memory and time of a run, before anything is allocated.
+ * trainer plan --config FILE: memory and time of a run, before anything is allocated, and what a given time would train.
  */
 #include <argp.h>
 #include <stdlib.h>
@@ -19,12 +19,14 @@ enum {
     OPTION_JSON,
     OPTION_SCALING,
     OPTION_STEP,
-    OPTION_LAUNCHES
+    OPTION_LAUNCHES,
+    OPTION_NO_TRAINING
 };
 
 typedef struct Arguments {
     const char *config_path;
     HsPlannerOptions options;
+    bool untrained; /* without the hour, the night and the week */
     HsOverrides overrides;
 } Arguments;
 
@@ -55,9 +57,19 @@ static const struct argp_option options[] = {
       "runtime/study/planner_step.c)",
       0 },
     { "launches", OPTION_LAUNCHES, NULL, 0, "with --card: the same, every launch in its order", 0 },
+    { "no-training", OPTION_NO_TRAINING, NULL, 0,
+      "leave out what an hour, a night and a week would train, for whose rate two models are trained for about a "
+      "second",
+      0 },
     { "json", OPTION_JSON, NULL, 0, "with --ladder: one JSON object, with the keys that make each rung", 0 },
     { 0 },
 };
+
+/* The plan itself, and no table in its place. */
+static bool is_plan(const HsPlannerOptions *asked)
+{
+    return !asked->ladder && !asked->table && !asked->scaling && !asked->step;
+}
 
 /* Options that would leave each other without effect. */
 static void check_options(struct argp_state *state, HsPlannerOptions *asked)
@@ -125,6 +137,9 @@ static error_t parse(int key, char *argument, struct argp_state *state)
     case OPTION_LAUNCHES:
         arguments->options.step = arguments->options.launches = true;
         return 0;
+    case OPTION_NO_TRAINING:
+        arguments->untrained = true;
+        return 0;
     case OPTION_JSON:
         arguments->options.json = true;
         return 0;
@@ -139,6 +154,8 @@ static error_t parse(int key, char *argument, struct argp_state *state)
         if (!arguments->config_path)
             argp_error(state, "--config FILE is missing");
         check_options(state, &arguments->options);
+        if (arguments->untrained && !is_plan(&arguments->options))
+            argp_error(state, "--no-training is for the plan itself, and no table trains anything: leave it out");
         return 0;
     default:
         return ARGP_ERR_UNKNOWN;
@@ -148,8 +165,8 @@ static error_t parse(int key, char *argument, struct argp_state *state)
 const struct argp hs_argp_plan = { options,
                                    parse,
                                    "[section.key=value ...]",
-                                   "Where the memory of FILE's run goes, what a step costs, and what would fit. "
-                                   "Nothing is allocated.",
+                                   "Where the memory of FILE's run goes, what a step costs, and what would fit, on "
+                                   "paper; then, by a short training, what an hour, a night and a week would train.",
                                    NULL,
                                    filter_help,
                                    NULL };
@@ -163,7 +180,10 @@ HsStatus hs_command_plan(int argc, char **argv)
     arguments.options.config_path = arguments.config_path;
     arguments.options.override_count = arguments.overrides.count;
     arguments.options.overrides = arguments.overrides.items;
-    HsStatus status = hs_planner_run(&config, &arguments.options, stdout);
+    HsPlannedModel about;
+    HsStatus status = hs_planner_run(&config, &arguments.options, stdout, &about);
+    if (status == HS_OK && about.trains_here && !arguments.untrained && is_plan(&arguments.options))
+        status = hs_planner_print_hours(&config, &about, stdout);
     hs_config_deinit(&config);
     return status;
 }

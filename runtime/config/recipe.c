@@ -112,13 +112,29 @@ HsRecipe hs_recipe_of_size(double size, double tokens)
     return recipe;
 }
 
-/* L = LAW_FLOOR + LAW_FACTOR size^-LAW_POWER, fitted on sizes from LAW_LEAST to LAW_MOST. */
-static const double LAW_FLOOR = 0.013, LAW_FACTOR = 17.966, LAW_POWER = 0.21, LAW_LEAST = 9e4, LAW_MOST = 6.5e5;
+double hs_recipe_size_of_work(double work, double most)
+{
+    const double size = sqrt(work / HS_RECIPE_TOKENS_A_SIZE);
+    if (size * HS_RECIPE_TOKENS_A_SIZE <= most)
+        return size;
+    return fmin(work / fmax(most, 1), most / HS_RECIPE_LEAST_TOKENS_A_SIZE);
+}
+
+/* L = LAW_FLOOR + LAW_FACTOR size^-LAW_POWER, fitted on sizes from HS_RECIPE_LAW_LEAST to HS_RECIPE_LAW_MOST. */
+static const double LAW_FLOOR = 0.013, LAW_FACTOR = 17.966, LAW_POWER = 0.21;
 
 bool hs_recipe_measured_loss(double size, double *loss)
 {
     *loss = LAW_FLOOR + LAW_FACTOR * pow(size, -LAW_POWER);
-    return size >= LAW_LEAST && size <= LAW_MOST;
+    return size >= HS_RECIPE_LAW_LEAST && size <= HS_RECIPE_LAW_MOST;
+}
+
+/* bench/results/cpu-zen4-2core/recipe.md */
+bool hs_recipe_rate_measured(const HsRecipe *recipe)
+{
+    const int64_t batch = recipe->batch_size * recipe->accumulation * recipe->max_length;
+    return recipe->size > 0 && recipe->muon && recipe->width >= 64 && recipe->width <= 512 && recipe->steps >= 60 &&
+           recipe->steps <= 1000 && batch >= 512 && batch <= 4096;
 }
 
 /* Of full training and of adapters (configs/finetune.yaml, configs/lora.yaml; LoRA Without Regret: ten times). */
@@ -259,6 +275,14 @@ const HsRecipeRule hs_recipe_tuning_rules[] = {
       "how much of a batch goes through the model at a time follows from the memory" },
 };
 const int hs_recipe_tuning_rule_count = sizeof hs_recipe_tuning_rules / sizeof *hs_recipe_tuning_rules;
+
+const char *hs_recipe_rate_reason(const HsRecipe *recipe)
+{
+    const HsRecipeRule *rule = recipe->size > 0 ? hs_recipe_rules : hs_recipe_tuning_rules;
+    while (!hs_is(rule->key, "learning_rate"))
+        rule++;
+    return rule->reason;
+}
 
 const char *hs_recipe_reason(const char *dotted)
 {

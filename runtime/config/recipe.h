@@ -39,16 +39,32 @@ void hs_recipe_settle(HsRecipe *recipe);
 /* The batch of sequences of max_length that the tokens ask for. */
 void hs_recipe_choose_batch(HsRecipe *recipe);
 
+/* The size for which `work`, tokens times size, is HS_RECIPE_TOKENS_A_SIZE tokens a parameter.  Where that is more than
+ * the `most` tokens that a text is worth, the size with which these fill the work, and at least
+ * HS_RECIPE_LEAST_TOKENS_A_SIZE of them a parameter. */
+double hs_recipe_size_of_work(double work, double most);
+
 /* Of weights that exist: length at most `positions` (0: any), one pass's tokens unknown yet; rate by `all`: all of the
  * model is trained, and not an adapter. */
 HsRecipe hs_recipe_of_tuning(int64_t positions, bool all);
+
+/* The rules' rates for the model, batch and update rule that a configuration has, over `steps` steps; those of
+ * weights that exist where it names some (init_from).  errors: HS_ECONFIG for an update rule whose rate has no rule */
+HsStatus hs_recipe_of_config(const HsConfig *config, double steps, HsRecipe *recipe);
+/* The rule of learning_rate was measured at such a width, batch and number of steps. */
+bool hs_recipe_rate_measured(const HsRecipe *recipe);
+/* Why learning_rate is what it is. */
+const char *hs_recipe_rate_reason(const HsRecipe *recipe);
 
 /* "30M", "0.8M", "1.5B", "300k", "250000" -> parameters; false: it is no such text, or out of bounds. */
 bool hs_recipe_read_size(const char *text, double *size);
 
 /* Nats a byte that training by these rules ended at: on Python's library, in bytes, at ten tokens a parameter; by a law that
- * was off by HS_RECIPE_LAW_ERROR of the loss on a size that was left out.  false: it was not measured at this size. */
+ * was off by HS_RECIPE_LAW_ERROR of the loss on a size that was left out.  false: it was not measured at this size, which
+ * is not between HS_RECIPE_LAW_LEAST and HS_RECIPE_LAW_MOST. */
 #define HS_RECIPE_LAW_ERROR 0.022
+#define HS_RECIPE_LAW_LEAST 9e4
+#define HS_RECIPE_LAW_MOST  6.5e5
 bool hs_recipe_measured_loss(double size, double *loss);
 
 enum { HS_RECIPE_VALUE = 96 };

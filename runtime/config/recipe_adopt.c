@@ -5,6 +5,7 @@
  */
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "runtime/config/recipe.h"
 #include "runtime/config/table.h"
@@ -55,6 +56,30 @@ static HsRecipe recipe_of(const HsConfig *config, double size)
                         (double)recipe.max_length;
     hs_recipe_settle(&recipe);
     return recipe;
+}
+
+HsStatus hs_recipe_of_config(const HsConfig *config, double steps, HsRecipe *recipe)
+{
+    const char *const kind = config->optimizer.kind;
+    const bool muon = hs_is(kind, "muon");
+    if (!muon && strncmp(kind, "adamw", 5) != 0)
+        return hs_fail(HS_ECONFIG, "there is a rule for the rate of muon and of adamw, and none for optimizer.kind: %s",
+                       kind);
+    if (config->training.init_from[0] != '\0') {
+        *recipe = hs_recipe_of_tuning(config->model.max_positions, hs_is(config->adapter.kind, "none"));
+        return HS_OK;
+    }
+    const double layers = (double)config->model.layers, width = (double)config->model.width;
+    *recipe = (HsRecipe){ .size = 12 * layers * width * width,
+                          .layers = config->model.layers,
+                          .width = config->model.width,
+                          .max_length = config->training.max_length,
+                          .batch_size = config->training.batch_size,
+                          .accumulation = config->training.gradient_accumulation_steps,
+                          .muon = muon };
+    recipe->tokens = steps * (double)recipe->batch_size * (double)recipe->accumulation * (double)recipe->max_length;
+    hs_recipe_settle(recipe);
+    return HS_OK;
 }
 
 /* Nothing where the configuration lists groups. */

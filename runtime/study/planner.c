@@ -348,7 +348,22 @@ static HsStatus print_plan(HsTraining *training, const HsPlannerOptions *options
                    hs_mebibytes((double)plan.device_bytes), hs_mebibytes((double)limit));
 }
 
-HsStatus hs_planner_run(HsConfig *config, const HsPlannerOptions *options, FILE *out)
+/* Of a model from scratch, and of one process on a device that is here and has a rate. */
+static bool trains_here(const HsTraining *training, const HsPlannerOptions *options)
+{
+    return options->device_bytes == 0 && !training->engine.emulated && training->engine.context.backend->peak_flops &&
+           training->config->training.init_from[0] == '\0' && training->config->distributed.processes <= 1;
+}
+
+static double text_tokens(const HsTraining *training)
+{
+    double tokens = 0;
+    for (int i = 0; training->has_data && i < training->data.count; i++)
+        tokens += (double)training->data.tasks[i].train.count;
+    return tokens;
+}
+
+HsStatus hs_planner_run(HsConfig *config, const HsPlannerOptions *options, FILE *out, HsPlannedModel *about)
 {
     HsTraining training;
     HsStatus status = hs_planner_open(config, options, &training);
@@ -358,6 +373,9 @@ HsStatus hs_planner_run(HsConfig *config, const HsPlannerOptions *options, FILE 
                  : options->scaling ? hs_planner_print_scaling(&training, options, out)
                  : options->step    ? hs_planner_print_step(&training, options, out)
                                     : print_plan(&training, options, out);
+    *about = (HsPlannedModel){ .trains_here = status == HS_OK && trains_here(&training, options),
+                               .vocabulary = training.vocabulary,
+                               .text_tokens = text_tokens(&training) };
     hs_training_destroy(&training);
     return status;
 }

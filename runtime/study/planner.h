@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * trainer plan: where the memory of a configuration goes, what a step costs, what would fit, and which models fit which
- * devices.  Nothing is allocated and nothing is trained; all of it is the run's own allocation, made on paper.
+ * devices.  Nothing of it is allocated or trained: it is the run's own allocation, made on paper.  What a given time
+ * would train (planner_hours.c) is behind all that, and trains two small models for a moment.
  */
 #ifndef HS_RUNTIME_STUDY_PLANNER_H
 #define HS_RUNTIME_STUDY_PLANNER_H
@@ -32,9 +33,16 @@ typedef struct HsPlannerOptions {
  * caller destroys it, after a failure too. */
 HsStatus hs_planner_open(HsConfig *config, const HsPlannerOptions *options, HsTraining *training);
 
+/* What hs_planner_print_hours asks of a plan. */
+typedef struct HsPlannedModel {
+    bool trains_here; /* one process, from scratch, on a device that is here and measures its rate */
+    int64_t vocabulary;
+    double text_tokens; /* of the tasks, to train on; 0: not known */
+} HsPlannedModel;
+
 /* errors: those of the configuration and the device; HS_ENOMEM when the plan exceeds the limit, after printing it and
  * what would fit */
-HsStatus hs_planner_run(HsConfig *config, const HsPlannerOptions *options, FILE *out);
+HsStatus hs_planner_run(HsConfig *config, const HsPlannerOptions *options, FILE *out, HsPlannedModel *about);
 
 /* Weights and all that is kept for each, without activations and scratch. */
 bool hs_planner_is_per_parameter(HsMemoryCategory category);
@@ -72,6 +80,12 @@ HsStatus hs_planner_find_most(const HsTraining *training, const HsGrowth *growth
 HsStatus hs_planner_print_processes(const HsTraining *training, FILE *out);
 /* How fast more of the options' card would be. */
 HsStatus hs_planner_print_scaling(const HsTraining *training, const HsPlannerOptions *options, FILE *out);
+
+/* --- planner_hours.c --- */
+
+/* What the rules of train.size train here in an hour, a night and a week, at the rate of a short training, after a plan.
+ * errors: none of the training's, which are said in place of the table */
+HsStatus hs_planner_print_hours(const HsConfig *config, const HsPlannedModel *about, FILE *out);
 
 /* --- planner_step.c --- */
 

@@ -202,10 +202,7 @@ static double wanted_size(HsProposal *proposal)
 {
     const double work = tokens_of_time(proposal) * proposal->recipe.size; /* tokens times size */
     const double text = proposal->most_epochs * tokens_of_texts(proposal);
-    double size = sqrt(work / HS_RECIPE_TOKENS_A_SIZE);
-    if (size * HS_RECIPE_TOKENS_A_SIZE > text)
-        size = fmin(work / fmax(text, 1), text / HS_RECIPE_LEAST_TOKENS_A_SIZE);
-    return fmax(size, LEAST_SIZE);
+    return fmax(hs_recipe_size_of_work(work, text), LEAST_SIZE);
 }
 
 static HsStatus choose_size(HsProposal *proposal, double size)

@@ -74,9 +74,9 @@ for command in "eval" "generate --prompt 12 --tokens 4"; do
 done
 
 # A plan opens none, and is the same.
-expect 0 "$trainer" plan --config tiny.yaml device=cpu
+expect 0 "$trainer" plan --no-training --config tiny.yaml device=cpu
 grep -vE 'ms|s/|second' out >own.out
-expect 0 "$trainer" plan --config tiny.yaml device=cpu memory.allocator=missing.so
+expect 0 "$trainer" plan --no-training --config tiny.yaml device=cpu memory.allocator=missing.so
 grep -vE 'ms|s/|second' out >foreign.out
 same own.out foreign.out
 

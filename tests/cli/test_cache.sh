@@ -175,10 +175,10 @@ expect 2 "$trainer" cache --config cache.yaml data.cache=off
 # A plan reads little text, and takes what is in the cache.
 cat long.txt long.txt long.txt >huge.txt
 large=(tasks.0.train=huge.txt max_epochs=1 max_steps=0 evaluation.every=0 data.cache=fresh)
-expect 0 "$trainer" plan --config cache.yaml "${large[@]}"
+expect 0 "$trainer" plan --no-training --config cache.yaml "${large[@]}"
 says err "the number of steps is not known"
 expect 0 "$trainer" --config cache.yaml out_dir=huge "${large[@]}" max_steps=1
-expect 0 "$trainer" plan --config cache.yaml "${large[@]}"
+expect 0 "$trainer" plan --no-training --config cache.yaml "${large[@]}"
 ! grep -q "planned without" err || fail "a plan does not take tokens from the cache: $(cat err)"
 # By default small texts are not kept, and larger ones next to it.
 run default data.cache=auto

@@ -167,20 +167,20 @@ PY
     expect 0 "$trainer" inspect --checkpoint $run
 done
 
-expect 0 "$trainer" plan --config tiny.yaml 'train.freeze=[matrix, vector, embedding]' model.tie_head=false
+expect 0 "$trainer" plan --no-training --config tiny.yaml 'train.freeze=[matrix, vector, embedding]' model.tie_head=false
 says out "8224 trainable, 33984 frozen (train.freeze)"
-expect 0 "$trainer" plan --config tiny.yaml optimizer.kind=muon
+expect 0 "$trainer" plan --no-training --config tiny.yaml optimizer.kind=muon
 says out "optimizer: muon, 0.025 million parameters in 8 tensors, peak learning rate 0.001"
 # shellcheck disable=SC2086
-expect 0 "$trainer" plan --config tiny.yaml $eight
+expect 0 "$trainer" plan --no-training --config tiny.yaml $eight
 says out "optimizer: adamw8bit, 0.098 million parameters in 8 tensors, peak learning rate 0.001"
 # shellcheck disable=SC2086
-expect 0 "$trainer" plan --config tiny.yaml $fp8
+expect 0 "$trainer" plan --no-training --config tiny.yaml $fp8
 says out "optimizer: adamwfp8, 0.098 million parameters in 8 tensors, peak learning rate 0.001"
-expect 0 "$trainer" plan --config tiny.yaml 'optimizer.groups=[{match: "*.mlp.*", learning_rate: 2e-3}]'
+expect 0 "$trainer" plan --no-training --config tiny.yaml 'optimizer.groups=[{match: "*.mlp.*", learning_rate: 2e-3}]'
 says out "group 0: adamw, 0.016 million parameters in 4 tensors, peak learning rate 0.002"
 says out "all others: adamw"
-expect 0 "$trainer" plan --config tiny.yaml 'optimizer.groups=[{match: "*.mlp.*", weight_decay: 0}]'
+expect 0 "$trainer" plan --no-training --config tiny.yaml 'optimizer.groups=[{match: "*.mlp.*", weight_decay: 0}]'
 says out "group 0: adamw, 0.016 million parameters in 4 tensors, peak learning rate 0.001, weight decay 0"
 
 refused() {

@@ -91,6 +91,26 @@ for mode in fp32 bf16; do
     rm -r two
 done
 
+# What an hour, a night and a week train here: by the same rules as train.size, some ten tokens a parameter.
+expect 0 "$trainer" plan --config fit.yaml tasks.0.synthetic_tokens=9000000000000000 model.vocabulary=64 max_steps=20
+says out "in a given time, by the rules of train.size"
+awk '/^  (an hour|a night|a week)/ { sub(/an hour|a night, 10 h|a week, 168 h/, "")
+         rows++; k = $5 / $1; if (k < 7 || k > 14) { print "tokens a parameter: " $0; exit 1 }
+         if ($6 * $8 * $10 / 1e6 > 1.1 * $5 || $6 * $8 * $10 / 1e6 < 0.9 * $5) { print "steps: " $0; exit 1 }
+         if ($1 + 0 <= last) { print "no larger: " $0; exit 1 } last = $1 + 0 }
+     END { exit rows != 3 }' out || fail "the table of times: $(grep -A 5 'in a given time' out)"
+# A text that is read through in less than an hour.
+expect 0 "$trainer" plan --config fit.yaml
+says out "longer times train the same: after 4 passes"
+[ "$(grep -cE '^  (an hour|a night|a week)' out)" = 1 ] || fail "one time was enough"
+[ ! -e runs ] || fail "a plan left a folder"
+expect 0 "$trainer" plan --config fit.yaml --no-training
+! grep -q "in a given time" out || fail "--no-training trains"
+expect 0 "$trainer" plan --config fit.yaml device=ref
+! grep -q "in a given time" out || fail "the reference has no rate"
+expect 2 "$trainer" plan --config fit.yaml --no-training --ladder
+says err "--no-training is for the plan itself"
+
 # A step on a card that is not here: its launches by part add up, and every one is listed.
 step="--config $root/configs/shakespeare-small.yaml device=cuda precision.mode=bf16 model.vocabulary=65"
 # shellcheck disable=SC2086

@@ -73,7 +73,7 @@ expect 0 "$trainer" --config tokens.yaml out_dir=large-run tasks.0.train=large m
 [ "$(resident)" -le $((small + 4)) ] || fail "four files take $(resident) MiB, one takes $small"
 
 # A plan opens them, too, and reads no more than a run does.
-expect 0 "$trainer" plan --config tokens.yaml tasks.0.train=large
+expect 0 "$trainer" plan --no-training --config tokens.yaml tasks.0.train=large
 ! grep -q "planned without the tasks' data" err || fail "a plan does not open token files: $(cat err)"
 
 # Files that are not read at the start are known again by size, times and samples.

@@ -20,7 +20,7 @@ if [ "${1:-}" = --some ]; then
     for file; do
         override=()
         [ -f "$file.override" ] && override=("$(<"$file.override")")
-        timeout -s KILL "$SECONDS_MOST" "$trainer" plan --config "$file.yaml" "${override[@]}" >"$file.out" 2>&1 </dev/null
+        timeout -s KILL "$SECONDS_MOST" "$trainer" plan --no-training --config "$file.yaml" "${override[@]}" >"$file.out" 2>&1 </dev/null
         code=$? said=$(tr -d '\0' <"$file.out")
         case $code in
         0) echo "planned" ;;

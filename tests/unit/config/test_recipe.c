@@ -41,6 +41,38 @@ Test(recipe, sizes_are_read)
         cr_expect(!hs_recipe_read_size(bad[i], &size), "%s is no size", bad[i]);
 }
 
+/* Work is filled by the tokens that a size is worth, or by all that the text is worth. */
+Test(recipe, sizes_follow_from_work)
+{
+    const double rounding = 1e-12;
+    for (double work = 1e10; work < 1e20; work *= 37) {
+        const double size = hs_recipe_size_of_work(work, INFINITY), tokens = work / size;
+        cr_expect_float_eq(tokens, HS_RECIPE_TOKENS_A_SIZE * size, rounding * tokens);
+        const double half = hs_recipe_size_of_work(work, tokens / 2);
+        cr_expect_float_eq(half * tokens / 2, work, rounding * work, "half of the tokens, twice the size");
+        const double short_text = hs_recipe_size_of_work(work, tokens / 100);
+        cr_expect_float_eq(short_text * HS_RECIPE_LEAST_TOKENS_A_SIZE, tokens / 100, rounding * tokens);
+    }
+}
+
+/* A configuration that train.size has filled in has the rates that it would be given. */
+Test(recipe, rates_of_a_configuration)
+{
+    static const char *const sizes[] = { "100k", "3M", "80M" };
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        HsConfig config;
+        HsRecipe recipe;
+        char text[64];
+        snprintf(text, sizeof text, "train: {size: %s}\nmax_steps: 500\n", sizes[i]);
+        RUN(parse(&config, text));
+        RUN(hs_recipe_of_config(&config, 500, &recipe));
+        cr_expect_eq(recipe.learning_rate, config.training.learning_rate, "%s: %g", sizes[i], recipe.learning_rate);
+        cr_expect_eq(recipe.embedding_rate, config.groups[0].learning_rate, "%s: %g", sizes[i], recipe.embedding_rate);
+        cr_expect_eq(recipe.steps, 500);
+        hs_config_deinit(&config);
+    }
+}
+
 /* A shape has the size that it is of, to half a layer and half a head; rates fall as the width grows. */
 Test(recipe, shapes_follow_the_size)
 {

@@ -61,7 +61,8 @@ static HsStatus plan_quietly(const char *const *own)
     HS_TRY(hs_config_load(&config, NULL, count, all));
     FILE *nowhere = fopen("/dev/null", "w");
     cr_assert(nowhere);
-    HsStatus status = hs_planner_run(&config, &options, nowhere);
+    HsPlannedModel about;
+    HsStatus status = hs_planner_run(&config, &options, nowhere, &about);
     fclose(nowhere);
     hs_config_deinit(&config);
     return status;

@@ -44,7 +44,8 @@ static char *planned_launches(HsConfig *config, const HsCard *card)
     size_t bytes = 0;
     FILE *out = open_memstream(&text, &bytes);
     cr_assert_not_null(out);
-    OK(hs_planner_run(config, &options, out));
+    HsPlannedModel about;
+    OK(hs_planner_run(config, &options, out, &about));
     fclose(out);
     launched_bytes = 0;
     FILE *lines = fmemopen(text, bytes, "r");
