@@ -30,7 +30,9 @@ static const struct argp_option options[] = {
       "configuration's own, with --front a table of strategies and strengths",
       0 },
     { "grid", 'g', "KEY=LIST", 0,
-      "search: every combination of the comma separated values; may be given several times, for several keys", 0 },
+      "search: every combination of the comma separated values; may be given several times, for several keys; "
+      "learning_rate=auto: values around the one that the rules of train.size give",
+      0 },
     { "eta", OPTION_ETA, "N", 0, "--grid: one in N combinations continues with runs N times as long; default: 3", 0 },
     { "rungs", OPTION_RUNGS, "N", 0,
       "--grid: lengths of runs, the last one full; default: what leaves one combination, at most 3, and no runs of "

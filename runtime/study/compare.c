@@ -170,9 +170,14 @@ HsStatus hs_compare(const HsCompareOptions *options)
     HsComparison *comparison = calloc(1, sizeof *comparison);
     if (!comparison)
         return hs_fail(HS_ENOMEM, "no memory for a comparison");
-    comparison->options = options;
-    const HsStatus status = compare(comparison);
+    HsCompareOptions full = *options;
+    HsStringList grids = { 0 };
+    comparison->options = &full;
+    HsStatus status = hs_compare_take_rules(&full, &grids);
+    if (status == HS_OK)
+        status = compare(comparison);
     hs_variants_deinit(&comparison->variants);
+    hs_string_list_deinit(&grids);
     free(comparison->table);
     free(comparison->text);
     free(comparison);

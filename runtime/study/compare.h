@@ -4,6 +4,7 @@
  *
  *   compare_variants.c   which variants: the language of --strategies and --grid
  *   compare.c            what is checked before the first run; strategies side by side
+ *   compare_rules.c      --grid learning_rate=auto: the values that the rules of train.size suggest
  *   compare_runs.c       a comparison's runs: their configurations and folders, what is missing is trained
  *   process_pool.c       several runs at a time, a process each
  *   compare_figures.c, compare_page.c, compare_print.c: strategies for programs, for eyes, for a terminal
@@ -30,7 +31,7 @@
 typedef struct HsCompareOptions {
     const char *config_path;
     const char *strategies;   /* comma separated; NULL: the configuration's own, with grids only */
-    const char *const *grids; /* "KEY=VALUE,VALUE,..." [grid_count]; 0: strategies side by side */
+    const char *const *grids; /* "KEY=VALUE,VALUE,...", "learning_rate=auto" [grid_count]; 0: strategies side by side */
     int grid_count;
     bool front;          /* every variant a point, at full length; without strategies and grids the default table */
     int64_t eta;         /* of the search: 1/eta continue */

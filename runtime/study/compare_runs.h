@@ -73,6 +73,13 @@ HsStatus hs_front_table(HsComparison *comparison);
 
 HsStatus hs_compare_front(HsComparison *comparison);
 
+/* --- compare_rules.c --- */
+
+/* A grid without values; the rules of train.size have them. */
+#define HS_GRID_RATES "learning_rate=auto"
+/* Options whose grids have all values, in `grids`, which the caller ends.  errors: HS_ECONFIG where there is no rule */
+HsStatus hs_compare_take_rules(HsCompareOptions *options, HsStringList *grids);
+
 /* --- grid.c --- */
 
 HsStatus hs_grid_search(HsComparison *comparison);

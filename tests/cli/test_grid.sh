@@ -46,6 +46,27 @@ says err "(got ewcc); did you mean ewc?"
 expect 2 "$trainer" --config tasks.yaml continual.strategy=er+
 says err "joined by +"
 
+# --- the rate's first guess is the rule's, as train.size has it ---
+wide="model.family=llama model.layers=2 model.width=64 model.heads=2 batch_size=16 max_length=64 max_steps=60 optimizer.kind=muon"
+# shellcheck disable=SC2086
+expect 0 "$trainer" --print-config --config tiny.yaml $wide
+# shellcheck disable=SC2086
+rate=$("$trainer" --print-config train.size=100k $wide | sed -n 's/^learning_rate: //p')
+# shellcheck disable=SC2086
+expect 0 "$trainer" compare --config tiny.yaml $wide --grid learning_rate=auto --out auto schedule.warmup_steps=3
+says err "--grid learning_rate=$rate,"
+says err "the first is the rule's for width 64, 60 steps and muon; of matrices, 1.7e-2"
+says err "a factor of sqrt 2 apart, as the rule was measured"
+says err "every run has the full length"
+ls -d auto/learning_rate=*-seed7 | sed -E 's/.*=(.*)-seed7/\1/' | sort -g | awk '{ rate[NR] = $1 }
+    END { for (i = 1; i < NR; i++) if (rate[i + 1] / rate[i] < 1.35 || rate[i + 1] / rate[i] > 1.48) exit 1; exit NR != 5 }' ||
+    fail "not five rates, sqrt 2 apart: $(ls auto)"
+expect 0 "$trainer" compare --config tiny.yaml --grid learning_rate=auto --rungs 2 --out auto2
+says err "a factor of 2 apart, as the rule is carried on"
+[ "$(ls -d auto2/*-1of3-seed7 | wc -l)" = 5 ] || fail "--rungs was not heard"
+refused "there is a rule for the rate of muon and of adamw, and none for optimizer.kind: sgd" --grid learning_rate=auto optimizer.kind=sgd
+refused "learning_rate must be a finite number (got auto)" --grid learning_rate=auto,1e-3
+
 # --- the search finds what the full grid finds ---
 grid=(--config tiny.yaml --grid learning_rate=1e-6,1e-2,1e-4,1e-5,3e-5,1e-3 --grid "optimizer.betas=[0.9, 0.95],[0.8, 0.9]")
 expect 0 "$trainer" compare "${grid[@]}" --rungs 3 --out search --jobs 1
