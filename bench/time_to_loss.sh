@@ -11,10 +11,10 @@
 # small recipe's width on 1,024 tokens a step.  TEXT is one plain file; its last tenth is held out.  Steps to a loss lie
 # on straight lines between evaluations; a seed's loss is compared with PyTorch's of that seed.
 #
-# SEEDS (1 2 3); STEPS (2000, full 5000); RATES (5e-4 1e-3 2e-3 4e-3 8e-3; one alone is taken untried); EVERY (100):
-# steps between evaluations; BATCHES (20): their size; MODE (bf16) or fp32; COMPILE=1: torch.compile; THREADS (all
-# cores); PYTHON (python3) has torch and numpy; OUT=FOLDER keeps the runs, and takes those that are there; BUILD (build)
-# holds the trainer.
+# SEEDS (1 2 3); STEPS (2000, full 5000); BEST_STEPS (STEPS): of this trainer's best, whose schedule ends with them;
+# RATES (5e-4 1e-3 2e-3 4e-3 8e-3; one alone is taken untried); EVERY (100): steps between evaluations; BATCHES (20):
+# their size; MODE (bf16) or fp32; COMPILE=1: torch.compile; THREADS (all cores); PYTHON (python3) has torch and numpy;
+# OUT=FOLDER keeps the runs, and takes those that are there; BUILD (build) holds the trainer.
 set -euo pipefail
 usage="usage: bench/time_to_loss.sh TEXT [small|full|text]"
 text=$(realpath "${1:?$usage}")
@@ -73,7 +73,7 @@ own_run() {
     shift 2
     [ ! -e "$out/$name" ] || return 0
     "$trainer" "$@" tasks.0.train="$text" tasks.0.validation=10% device=cpu threads="$threads" seed="$seed" \
-        precision.mode="$mode" max_steps="$steps" evaluation.every="$every" evaluation.batches="$batches" \
+        precision.mode="$mode" evaluation.every="$every" evaluation.batches="$batches" \
         evaluation.sample_tokens=0 checkpoint_freq=0 resume=never logging.every=10 logging.tensorboard=false \
         out_dir="$out/$name.run" >"$out/$name.log" 2>&1 || { cat "$out/$name.log" >&2; exit 1; }
     "$python" - "$out/$name.run" >"$out/$name.part" <<'PY'
@@ -117,8 +117,8 @@ for seed in "${seeds[@]}"; do
     peer_run "peer-$rate-$seed" $rate "$seed"
     peer_run "peer-$chosen-$seed" "$chosen" "$seed"
     own_run "own-adamw-$seed" "$seed" --config "configs/shakespeare-$config.yaml" learning_rate=$rate \
-        schedule.decay_steps="$steps" "${same[@]}"
-    own_run "own-best-$seed" "$seed" "${best[@]}"
+        schedule.decay_steps="$steps" max_steps="$steps" "${same[@]}"
+    own_run "own-best-$seed" "$seed" "${best[@]}" max_steps="${BEST_STEPS:-$steps}"
 done
 
 "$python" - "$out" "PyTorch, AdamW at $rate=peer-$rate" "PyTorch, AdamW at $chosen=peer-$chosen" \
