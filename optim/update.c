@@ -310,13 +310,14 @@ static HsStatus update_spans(HsOptimizer *optimizer, HsContext *context, const H
     int wholes = 0;
     list->adamw_count = list->adamw8bit_count = list->sgd_count = 0;
     for (int i = 0; i < count; i++) {
-        const HsUpdateArgs update = hs_rule_update(optimizer, &spans[i]);
         const HsUpdateRule *rule = hs_rule_get(hs_optimizer_kind_of(&optimizer->config, &spans[i]));
-        if (rule->append)
+        if (rule->append) {
+            const HsUpdateArgs update = hs_rule_update(optimizer, &spans[i]);
             rule->append(optimizer, &spans[i], &update, list);
-        else
+        } else {
             optimizer->wholes[wholes++] =
                 (HsWholeUpdate){ &spans[i], rule, rule->scratch_bytes(&optimizer->config, &spans[i]) };
+        }
     }
     qsort(optimizer->wholes, (size_t)wholes, sizeof *optimizer->wholes, by_size);
     if (wholes > 0)

@@ -32,6 +32,12 @@ typedef struct HsRecipe {
     bool all;              /* hs_recipe_of_tuning's */
 } HsRecipe;
 
+/* Parameters of the blocks' matrices in a shape; train.size is what it was chosen for. */
+static inline double hs_recipe_blocks(int64_t layers, int64_t width)
+{
+    return 12 * (double)layers * (double)width * (double)width;
+}
+
 /* The shape nearest to a size, trained on `tokens` (0: HS_RECIPE_TOKENS_A_SIZE for each parameter). */
 HsRecipe hs_recipe_of_size(double size, double tokens);
 /* After one of width, batch, length or tokens was changed: the steps, the rate and the heads that follow. */

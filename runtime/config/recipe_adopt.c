@@ -69,8 +69,7 @@ HsStatus hs_recipe_of_config(const HsConfig *config, double steps, HsRecipe *rec
         *recipe = hs_recipe_of_tuning(config->model.max_positions, hs_is(config->adapter.kind, "none"));
         return HS_OK;
     }
-    const double layers = (double)config->model.layers, width = (double)config->model.width;
-    *recipe = (HsRecipe){ .size = 12 * layers * width * width,
+    *recipe = (HsRecipe){ .size = hs_recipe_blocks(config->model.layers, config->model.width),
                           .layers = config->model.layers,
                           .width = config->model.width,
                           .max_length = config->training.max_length,

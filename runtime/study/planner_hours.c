@@ -31,7 +31,8 @@ static const struct {
 static double token_flops(const HsRecipe *recipe, double vocabulary)
 {
     const double layers = (double)recipe->layers, width = (double)recipe->width;
-    return 6 * (12 * layers * width * width + vocabulary * width) + 6 * layers * width * (double)recipe->max_length;
+    return 6 * (hs_recipe_blocks(recipe->layers, recipe->width) + vocabulary * width) +
+           6 * layers * width * (double)recipe->max_length;
 }
 
 /* What train.size gives for a time at a rate.  most: tokens that a text is worth */
@@ -100,7 +101,7 @@ static HsStatus measure_flops(const HsStringList *overrides, double vocabulary, 
 
 static const char *loss_text(const HsRecipe *recipe, char text[96])
 {
-    const double size = 12 * (double)recipe->layers * (double)recipe->width * (double)recipe->width;
+    const double size = hs_recipe_blocks(recipe->layers, recipe->width);
     double loss;
     if (hs_recipe_measured_loss(size, &loss))
         snprintf(text, 96, "%.2f +- %.2f", loss, loss * HS_RECIPE_LAW_ERROR);

@@ -58,11 +58,10 @@ void hs_proposal_quote(const char *text, FILE *out)
 static void write_expected(const HsProposal *proposal, FILE *out)
 {
     const HsRecipe *const recipe = &proposal->recipe;
-    const double size = 12 * (double)recipe->layers * (double)recipe->width * (double)recipe->width;
     double loss;
     if (proposal->request->checkpoint)
         return;
-    if (hs_recipe_measured_loss(size, &loss))
+    if (hs_recipe_measured_loss(hs_recipe_blocks(recipe->layers, recipe->width), &loss))
         note(
             out, 0,
             "Expected loss: not known for this text.  Of Python's library in bytes, ten tokens a parameter, a model of "

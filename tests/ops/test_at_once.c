@@ -100,9 +100,12 @@ static void fill(Pieces *pieces)
         }
 }
 
-static HsContext context_of(const HsBackend *backend, int threads)
+/* Of four threads. */
+static HsContext cpu_context(void)
 {
-    return (HsContext){ .backend = backend, .threads = threads };
+    const HsBackend *cpu;
+    cr_assert_eq(hs_backend_cpu(&cpu), HS_OK);
+    return (HsContext){ .backend = cpu, .threads = 4 };
 }
 
 /* Workspace by a dry run, then the work. */
@@ -137,10 +140,8 @@ static Pieces pieces;
 
 Test(at_once, small_pieces_run_side_by_side)
 {
-    const HsBackend *cpu;
-    cr_assert_eq(hs_backend_cpu(&cpu), HS_OK);
     fill(&pieces);
-    HsContext context = context_of(cpu, 4);
+    HsContext context = cpu_context();
     cr_assert_eq(run(&context, &pieces, SIZE * sizeof(float)), HS_OK, "%s", hs_error_message());
     cr_expect_eq(context.workspace_needed, 4u * 12032u, "a scratch for each thread, in whole lines of 64 bytes");
     check_sums(&pieces, 1);
@@ -148,16 +149,14 @@ Test(at_once, small_pieces_run_side_by_side)
 
 Test(at_once, large_pieces_and_other_backends_take_turns)
 {
-    const HsBackend *cpu;
-    cr_assert_eq(hs_backend_cpu(&cpu), HS_OK);
     fill(&pieces);
-    HsContext context = context_of(cpu, 4);
+    HsContext context = cpu_context();
     cr_assert_eq(run(&context, &pieces, (size_t)2 << 20), HS_OK, "%s", hs_error_message());
     cr_expect_eq(context.workspace_needed, (size_t)2 << 20);
     check_sums(&pieces, 4);
 
     fill(&pieces);
-    context = context_of(hs_backend_ref(), 4);
+    context = (HsContext){ .backend = hs_backend_ref(), .threads = 4 };
     cr_assert_eq(run(&context, &pieces, SIZE * sizeof(float)), HS_OK, "%s", hs_error_message());
     cr_expect_eq(context.workspace_needed, 12032u);
     check_sums(&pieces, 4);
@@ -165,10 +164,8 @@ Test(at_once, large_pieces_and_other_backends_take_turns)
 
 Test(at_once, a_piece_that_fails_is_heard)
 {
-    const HsBackend *cpu;
-    cr_assert_eq(hs_backend_cpu(&cpu), HS_OK);
     fill(&pieces);
-    HsContext context = context_of(cpu, 4);
+    HsContext context = cpu_context();
     cr_assert_eq(run(&context, &pieces, SIZE * sizeof(float)), HS_OK);
     pieces.broken = 11;
     context.workspace = aligned_alloc(64, context.workspace_bytes);
@@ -206,11 +203,9 @@ static void see_end(HsObserver *observer, HsContext *context)
 /* Its cost is the sum of theirs. */
 Test(at_once, an_observer_sees_one_operation)
 {
-    const HsBackend *cpu;
-    cr_assert_eq(hs_backend_cpu(&cpu), HS_OK);
     fill(&pieces);
     Watch watch = { .observer = { see_begin, see_end } };
-    HsContext context = context_of(cpu, 4);
+    HsContext context = cpu_context();
     context.observer = &watch.observer;
     cr_assert_eq(run(&context, &pieces, SIZE * sizeof(float)), HS_OK, "%s", hs_error_message());
     const HsTensor tensor = hs_tensor_1d(NULL, HS_F32, SIZE);
