@@ -4,8 +4,11 @@
  * tf32 is a permission to round, which is not taken.
  *
  * The walk, outermost first:
- * - chunks of columns, only when b comes unpacked: as many columns as keep the packed chunk within CHUNK_WORDS.  All
- *   threads pack it together, then multiply.
+ * - blocks of c, only when b comes unpacked and threads are few: one for each, which packs what its block needs for
+ *   itself.  To pack an operand twice costs less than to share it: where two cores have no cache in common, a line that
+ *   the other has read since takes 25 ns to write again, ten times as long as another (two cores of Zen 4).
+ * - chunks of columns, only when b comes unpacked: as many columns as keep the packed chunk within CHUNK_WORDS.  The
+ *   threads of a block pack it together, then multiply.
  * - tasks, up to MOST_TILES tiles of rows by a few panels of c, shared out among the threads.  Rows run fastest, so
  *   that the threads read the same panels of B at about the same time.
  * - blocks of depth: what a core's second-level cache holds of A, B and c together.
@@ -19,7 +22,7 @@
  * Of a symmetric c the tiles that lie whole below the diagonal are left out, and copied from above it at the end.
  *
  * Scratch (context->workspace), parts absent where not needed:
- *     | thread 0: packed block of A, f32 tiles | thread 1: ... | ... | packed A, shared | packed chunk of B, shared |
+ *     | thread 0: packed block of A, f32 tiles | thread 1: ... | ... | block 0: packed A, packed chunk of B | 1: ... |
  */
 #include "kernels/cpu/isa/codes.h"
 #include "kernels/cpu/isa/matmul.h"
@@ -52,6 +55,8 @@ enum {
     BLOCK_DEPTH = 512,
     PACK_DEPTH = 128,         /* words of depth that one piece of packing work covers */
     CHUNK_WORDS = 2 << 20,    /* 8 MiB */
+    MOST_APART = 4,           /* threads that pack for themselves; what they all pack grows with their number */
+    PACKED_LANES = 72,        /* packing so many takes as long as one tile's products with one panel */
     SHARED_A_WORDS = 1 << 17, /* 512 KiB: it stays in a core's cache */
     /* Panels of A lie a cache line further apart than their size: sizes are often multiples of a page, and words
      * written to many of them in turn would fight for one set of the first-level cache. */
@@ -67,6 +72,8 @@ typedef struct HsMatmulChoice {
     bool pack_a, share_a, pack_b;                   /* share_a: pack_a, all at first */
     bool paired;                                    /* a gate: its panels and those of ups take turns */
     bool split;                                     /* more than one block of depth: sums are kept between them */
+    int row_blocks, column_blocks;                  /* of c, for a thread each; 1, 1: all threads share the one */
+    int64_t tiles, panels;                          /* of a block of c */
     int64_t block_tiles, block_panels, block_depth; /* of a task */
     int64_t chunk_panels;                           /* panels of B between two barriers */
     int64_t a_width, a_panel_words;                 /* of op(a)'s panels; in place, its rows */
@@ -74,11 +81,13 @@ typedef struct HsMatmulChoice {
     size_t slot_a_bytes, slot_bytes, shared_a_bytes, chunk_b_bytes;
 } HsMatmulChoice;
 
-/* A product under way. */
+/* A product under way, or a block of c. */
 typedef struct HsMatmulRun {
     const HsMatmulArgs *args;
     HsMatmulChoice plan;
     HsMatmulOperand a, b;
+    HsRowBlock tiles, panels;
+    int threads;
     unsigned char *slots;
     uint32_t *shared_a, *chunk_b;
     HsTurns turns; /* tasks of a chunk: blocks of rows by blocks of panels */
@@ -89,9 +98,36 @@ static int64_t least(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
-static int64_t row_tiles(const HsMatmulChoice *plan)
+static int64_t blocks_of(const HsMatmulChoice *plan)
 {
-    return hs_cpu_block_count(plan->m, HS_TILE_ROWS);
+    return (int64_t)plan->row_blocks * plan->column_blocks;
+}
+
+/* What a block of c costs, in products of a tile with a panel: these, and the packing of its operands. */
+static double work_of(const HsMatmulChoice *plan, int64_t tiles, int64_t panels)
+{
+    const int64_t lanes = (plan->pack_a ? tiles * HS_TILE_ROWS : 0) + panels * HS_TILE_COLUMNS;
+    return (double)(tiles * panels) + (double)lanes / PACKED_LANES;
+}
+
+/* Blocks of c that threads pack for themselves, if that is at most a tenth more work for each than packing together. */
+static void divide(HsMatmulChoice *plan, bool apart, int threads)
+{
+    const int64_t tiles = hs_cpu_block_count(plan->m, HS_TILE_ROWS);
+    const int64_t panels = hs_cpu_block_count(plan->n, HS_TILE_COLUMNS);
+    double least_work = 1.1 * work_of(plan, tiles, panels) / threads;
+    plan->row_blocks = plan->column_blocks = 1;
+    for (int rows = 1; rows <= threads && apart && threads <= MOST_APART; rows++) {
+        const int columns = threads / rows;
+        const double work = work_of(plan, hs_cpu_block_count(tiles, rows), hs_cpu_block_count(panels, columns));
+        if (rows * columns != threads || work > least_work)
+            continue;
+        least_work = work;
+        plan->row_blocks = rows;
+        plan->column_blocks = columns;
+    }
+    plan->tiles = hs_cpu_block_count(tiles, plan->row_blocks);
+    plan->panels = hs_cpu_block_count(panels, plan->column_blocks);
 }
 
 /* Work of a task of `tiles` tiles that packs its A: packing a group of rows takes as long as two thirds of one tile's
@@ -105,7 +141,7 @@ static int64_t packing_task_work(const HsMatmulChoice *plan, int64_t tiles)
  * less than others take what remains of the rows in the meantime. */
 static int64_t longest_share(const HsMatmulChoice *plan, int64_t tiles, int64_t column_blocks, int threads)
 {
-    const int64_t whole = row_tiles(plan) / tiles * column_blocks, rest = row_tiles(plan) % tiles;
+    const int64_t whole = plan->tiles / tiles * column_blocks, rest = plan->tiles % tiles;
     const int64_t rounds = hs_cpu_block_count(whole, threads), meantime = rounds * threads - whole;
     const int64_t after = column_blocks > meantime ? column_blocks - meantime : 0;
     return rounds * packing_task_work(plan, tiles) + hs_cpu_block_count(after, threads) * packing_task_work(plan, rest);
@@ -115,7 +151,7 @@ static int64_t longest_share(const HsMatmulChoice *plan, int64_t tiles, int64_t 
  * that they are shared out evenly. */
 static void cut_packing_tasks(HsMatmulChoice *plan, int threads)
 {
-    const int64_t all = row_tiles(plan);
+    const int64_t all = plan->tiles;
     int64_t panels = MOST_PANELS_PACKING, column_blocks;
     for (;; panels /= 2) {
         column_blocks = hs_cpu_block_count(plan->chunk_panels, panels);
@@ -134,8 +170,8 @@ static void cut_tasks(HsMatmulChoice *plan)
 {
     int64_t tiles = MOST_TILES, panels = MOST_PANELS, row_blocks;
     for (;;) {
-        row_blocks = hs_cpu_block_count(row_tiles(plan), tiles);
-        if (row_blocks * hs_cpu_block_count(plan->chunk_panels, panels) >= WANTED_TASKS)
+        row_blocks = hs_cpu_block_count(plan->tiles, tiles);
+        if (row_blocks * hs_cpu_block_count(plan->chunk_panels, panels) >= WANTED_TASKS || blocks_of(plan) > 1)
             break;
         if (tiles > FEWEST_TILES)
             tiles /= 2;
@@ -144,7 +180,7 @@ static void cut_tasks(HsMatmulChoice *plan)
         else
             break;
     }
-    plan->block_tiles = hs_cpu_block_count(row_tiles(plan), row_blocks); /* equal blocks: no short last one */
+    plan->block_tiles = hs_cpu_block_count(plan->tiles, row_blocks); /* equal blocks: no short last one */
     plan->block_panels = panels;
 }
 
@@ -163,27 +199,31 @@ static HsMatmulChoice make_plan(const HsMatmulArgs *args, int threads)
 
     const bool whole_words = format == HS_PANEL_BF16_PAIRS ? k % 2 == 0 : args->a.values.dtype == HS_F32;
     plan.pack_a = args->transpose_a || !whole_words;
+    plan.pack_b = args->b.layout != HS_LAYOUT_PACKED;
+    plan.paired = hs_epilogue_gates(args->epilogue);
+    divide(&plan, plan.pack_b && !plan.paired && !args->symmetric, threads);
+    const int share = blocks_of(&plan) > 1 ? 1 : threads; /* of a block */
     plan.a_width = args->transpose_a && !hs_panel_by_rows(format) ? HS_GROUP_ROWS : 1;
     plan.a_panel_words = plan.pack_a ? plan.depth * plan.a_width + PANEL_GAP : plan.depth;
-    const int64_t a_words = hs_cpu_block_count(plan.m, plan.a_width) * plan.a_panel_words;
+    const int64_t a_words =
+        hs_cpu_block_count(least(plan.m, plan.tiles * HS_TILE_ROWS), plan.a_width) * plan.a_panel_words;
     plan.share_a = plan.pack_a && a_words <= SHARED_A_WORDS;
     if (plan.share_a)
         plan.shared_a_bytes = hs_cpu_align((size_t)a_words * sizeof(uint32_t));
     else if (plan.pack_a)
         plan.a_panel_words = plan.block_depth * plan.a_width + PANEL_GAP;
 
-    plan.pack_b = args->b.layout != HS_LAYOUT_PACKED;
     plan.b_panel_words = plan.depth * HS_TILE_COLUMNS;
-    plan.chunk_panels = hs_cpu_block_count(plan.n, HS_TILE_COLUMNS);
+    plan.chunk_panels = plan.panels;
     if (plan.pack_b) {
-        const int64_t fitting = CHUNK_WORDS / plan.b_panel_words / MOST_PANELS_PACKING * MOST_PANELS_PACKING;
+        const int64_t words = CHUNK_WORDS / blocks_of(&plan);
+        const int64_t fitting = words / plan.b_panel_words / MOST_PANELS_PACKING * MOST_PANELS_PACKING;
         plan.chunk_panels = least(plan.chunk_panels, fitting < MOST_PANELS ? MOST_PANELS : fitting);
         plan.chunk_b_bytes = hs_cpu_align((size_t)(plan.chunk_panels * plan.b_panel_words) * sizeof(uint32_t));
     }
 
-    plan.paired = hs_epilogue_gates(args->epilogue);
     if (plan.pack_a && !plan.share_a) {
-        cut_packing_tasks(&plan, threads);
+        cut_packing_tasks(&plan, share);
         plan.slot_a_bytes = hs_cpu_align(
             (size_t)(hs_cpu_block_count(plan.block_tiles * HS_TILE_ROWS, plan.a_width) * plan.a_panel_words) *
             sizeof(uint32_t));
@@ -214,8 +254,8 @@ static HsMatmulArgs without_codes(const HsMatmulArgs *args)
 static size_t product_workspace(const HsContext *context, const HsMatmulArgs *args)
 {
     const HsMatmulChoice plan = make_plan(args, hs_cpu_thread_slots(context));
-    const size_t product =
-        (size_t)hs_cpu_thread_slots(context) * plan.slot_bytes + plan.shared_a_bytes + plan.chunk_b_bytes;
+    const size_t product = (size_t)hs_cpu_thread_slots(context) * plan.slot_bytes +
+                           (size_t)blocks_of(&plan) * (plan.shared_a_bytes + plan.chunk_b_bytes);
     if (!hs_tensor_present(&args->row_sums))
         return product;
     const HsBiasBackwardArgs sums = { .dy = args->a.values, .dbias = args->row_sums }; /* once the product is done */
@@ -239,10 +279,11 @@ static int64_t depth_pieces(const HsMatmulChoice *plan)
 static void pack_a_piece(const HsMatmulRun *run, int64_t piece)
 {
     const HsMatmulChoice *plan = &run->plan;
-    const HsRowBlock rows = hs_cpu_block(plan->m, HS_GROUP_ROWS, piece / depth_pieces(plan));
+    const int64_t first = run->tiles.begin * HS_TILE_ROWS, row = piece / depth_pieces(plan) * HS_GROUP_ROWS;
     const HsRowBlock words = hs_cpu_block(plan->depth, PACK_DEPTH, piece % depth_pieces(plan));
-    panel_pack(&run->a, rows.begin, rows.end - rows.begin, words.begin, words.end, plan->a_width, plan->a_panel_words,
-               run->shared_a + rows.begin / plan->a_width * plan->a_panel_words + words.begin * plan->a_width);
+    panel_pack(&run->a, first + row, least(HS_GROUP_ROWS, plan->m - first - row), words.begin, words.end, plan->a_width,
+               plan->a_panel_words,
+               run->shared_a + row / plan->a_width * plan->a_panel_words + words.begin * plan->a_width);
 }
 
 /* The elements of a four-bit operand that become words [words.begin, words.end) of some lanes. */
@@ -298,6 +339,7 @@ typedef struct HsMatmulTask {
     HsRowBlock tiles, panels, next_tiles; /* next_tiles: of the task that this thread probably takes next, or none */
     int64_t first_panel;                  /* of the chunk */
     const uint32_t *b;
+    unsigned char *slot; /* the thread's */
 } HsMatmulTask;
 
 /* The panel at a place, from word `begin` of the depth on. */
@@ -313,7 +355,8 @@ static void aim_at_a(const HsMatmulRun *run, const HsMatmulTask *task, int64_t i
     const HsMatmulChoice *plan = &run->plan;
     const bool in_slot = plan->pack_a && !plan->share_a;
     const uint32_t *panels = in_slot ? slot_a : plan->share_a ? run->shared_a : run->a.data;
-    const int64_t row = (in_slot ? index - task->tiles.begin : index) * HS_TILE_ROWS;
+    const int64_t first = in_slot ? task->tiles.begin : plan->share_a ? run->tiles.begin : 0;
+    const int64_t row = (index - first) * HS_TILE_ROWS;
     tile->a = panels + row / plan->a_width * plan->a_panel_words + row % plan->a_width +
               (in_slot ? 0 : begin * plan->a_width);
     tile->a_row = plan->a_width == 1 ? plan->a_panel_words : 1;
@@ -448,8 +491,7 @@ COPY_MIRRORED(copy_mirrored32, uint32_t)
 static void run_task(const HsMatmulRun *run, const HsMatmulTask *task)
 {
     const HsMatmulChoice *plan = &run->plan;
-    unsigned char *slot = run->slots + (size_t)omp_get_thread_num() * plan->slot_bytes;
-    uint32_t *slot_a = (uint32_t *)slot;
+    uint32_t *slot_a = (uint32_t *)task->slot;
     const int64_t first_row = task->tiles.begin * HS_TILE_ROWS;
     /* Whole panels, though the last rows may be another task's: a panel that is cut takes longer. */
     const int64_t packed_rows =
@@ -462,7 +504,7 @@ static void run_task(const HsMatmulRun *run, const HsMatmulTask *task)
                        plan->a_panel_words, slot_a);
 
         HsMatmulTile tile = { .depth = end - begin, .resume = begin > 0 };
-        tile.out = (float *)(slot + plan->slot_a_bytes);
+        tile.out = (float *)(task->slot + plan->slot_a_bytes);
         const HsPanelSource source = next_source(run, task, begin);
         const int64_t tiles = task->tiles.end - task->tiles.begin;
         /* The last calls fetch it, so that it is still there; where calls are fewer, what they reach. */
@@ -500,68 +542,127 @@ static void run_task(const HsMatmulRun *run, const HsMatmulTask *task)
     }
 }
 
-/* Tasks of the chunk from panel `first` on. */
-static void begin_turns(HsMatmulRun *run, int64_t first, int threads)
+/* Panels of the chunk from panel `first` on. */
+static int64_t panels_from(const HsMatmulRun *run, int64_t first)
 {
-    const HsMatmulChoice *plan = &run->plan;
-    const int64_t panels = least(plan->chunk_panels, hs_cpu_block_count(plan->n, HS_TILE_COLUMNS) - first);
-    hs_turns_begin(&run->turns, hs_cpu_block_count(row_tiles(plan), plan->block_tiles),
-                   hs_cpu_block_count(panels, plan->block_panels), threads);
+    return least(run->plan.chunk_panels, run->panels.end - first);
 }
 
-/* Run by every thread of the team: the loops share their iterations out and wait for each other at their ends. */
-static void multiply(HsMatmulRun *run)
+/* The tasks of that chunk. */
+static void begin_turns(HsMatmulRun *run, int64_t first)
 {
     const HsMatmulChoice *plan = &run->plan;
-    if (plan->share_a) {
-        const int64_t row_pieces = hs_cpu_block_count(plan->m, HS_GROUP_ROWS);
-#pragma omp for schedule(static) nowait
-        for (int64_t piece = 0; piece < row_pieces * depth_pieces(plan); piece++)
-            pack_a_piece(run, piece);
-        if (!plan->pack_b) { /* else the end of packing b is the one place to wait for both */
-#pragma omp barrier
+    hs_turns_begin(&run->turns, hs_cpu_block_count(run->tiles.end - run->tiles.begin, plan->block_tiles),
+                   hs_cpu_block_count(panels_from(run, first), plan->block_panels), run->threads);
+}
+
+static void run_tasks(HsMatmulRun *run, int64_t first, const uint32_t *b, int thread)
+{
+    const HsMatmulChoice *plan = &run->plan;
+    const int64_t begin = run->tiles.begin, tiles = run->tiles.end - begin;
+    HsTurn turn = hs_turn_first(&run->turns, thread);
+    while (hs_turn_take(&run->turns, &turn)) {
+        HsMatmulTask task = { .panels = hs_cpu_block(panels_from(run, first), plan->block_panels, turn.column),
+                              .first_panel = first,
+                              .b = b,
+                              .slot = run->slots + (size_t)thread * plan->slot_bytes };
+        task.tiles = hs_cpu_block(tiles, plan->block_tiles, turn.row);
+        if (turn.row + 1 < run->turns.rows)
+            task.next_tiles = hs_cpu_block(tiles, plan->block_tiles, turn.row + 1);
+        HsRowBlock *const blocks[] = { &task.tiles, &task.next_tiles };
+        for (int i = 0; i < 2; i++) {
+            blocks[i]->begin += begin;
+            blocks[i]->end += begin;
         }
+        run_task(run, &task);
     }
-    const int64_t all_panels = hs_cpu_block_count(plan->n, HS_TILE_COLUMNS);
-    for (int64_t first = 0; first < all_panels; first += plan->chunk_panels) {
-        const int64_t panels = least(plan->chunk_panels, all_panels - first);
-        const uint32_t *b = run->chunk_b;
-        if (first > 0) { /* all have left the chunk before, and wait below for this */
-#pragma omp single nowait
-            begin_turns(run, first, omp_get_num_threads());
-        }
-        if (plan->pack_b) {
-#pragma omp for schedule(static)
-            for (int64_t piece = 0; piece < panels * depth_pieces(plan); piece++)
-                pack_b_piece(run, first, panels, piece);
-        } else {
-            b = run->args->b.packed.data; /* one chunk: all of it */
-        }
-        HsTurn turn = hs_turn_first(&run->turns, omp_get_thread_num());
-        while (hs_turn_take(&run->turns, &turn)) {
-            HsMatmulTask task = { .panels = hs_cpu_block(panels, plan->block_panels, turn.column),
-                                  .first_panel = first,
-                                  .b = b };
-            task.tiles = hs_cpu_block(row_tiles(plan), plan->block_tiles, turn.row);
-            if (turn.row + 1 < run->turns.rows)
-                task.next_tiles = hs_cpu_block(row_tiles(plan), plan->block_tiles, turn.row + 1);
-            run_task(run, &task);
-        }
-        if (first + panels < all_panels || run->args->symmetric) {
-#pragma omp barrier
-        }
-    }
-    if (run->args->symmetric) {
-        const HsTensor *c = &run->args->c;
+}
+
+static void copy_left_out(const HsMatmulRun *run)
+{
+    const HsTensor *c = &run->args->c;
 #pragma omp for schedule(dynamic)
-        for (int64_t index = row_tiles(plan) - 1; index >= 0; index--) { /* the longest first */
-            const HsRowBlock rows = hs_cpu_block(plan->m, HS_TILE_ROWS, index);
-            if (hs_dtype_bytes(c->dtype) == 2)
-                copy_mirrored16(c, rows);
-            else
-                copy_mirrored32(c, rows);
+    for (int64_t index = run->tiles.end - 1; index >= 0; index--) { /* the longest first */
+        const HsRowBlock rows = hs_cpu_block(run->plan.m, HS_TILE_ROWS, index);
+        if (hs_dtype_bytes(c->dtype) == 2)
+            copy_mirrored16(c, rows);
+        else
+            copy_mirrored32(c, rows);
+    }
+}
+
+/* Thread `thread` of the `threads` that share a block of c. */
+static void multiply(HsMatmulRun *run, int thread, int threads)
+{
+    const HsMatmulChoice *plan = &run->plan;
+    const bool together = threads > 1;
+    if (plan->share_a) {
+        const int64_t rows = least(run->tiles.end * HS_TILE_ROWS, plan->m) - run->tiles.begin * HS_TILE_ROWS;
+        const int64_t pieces = hs_cpu_block_count(rows, HS_GROUP_ROWS) * depth_pieces(plan);
+        for (int64_t piece = pieces * thread / threads; piece < pieces * (thread + 1) / threads; piece++)
+            pack_a_piece(run, piece);
+        if (!plan->pack_b && together) { /* else the end of packing b is the one place to wait for both */
+#pragma omp barrier
         }
     }
+    for (int64_t first = run->panels.begin; first < run->panels.end; first += plan->chunk_panels) {
+        const int64_t panels = panels_from(run, first), pieces = panels * depth_pieces(plan);
+        if (first > run->panels.begin && thread == 0) /* all have left the chunk before, and wait below for this */
+            begin_turns(run, first);
+        if (plan->pack_b) {
+            for (int64_t piece = pieces * thread / threads; piece < pieces * (thread + 1) / threads; piece++)
+                pack_b_piece(run, first, panels, piece);
+            if (together) {
+#pragma omp barrier
+            }
+        }
+        /* packed already: one chunk, all of it */
+        run_tasks(run, first, plan->pack_b ? run->chunk_b : run->args->b.packed.data, thread);
+        if (together && (first + panels < run->panels.end || run->args->symmetric)) {
+#pragma omp barrier
+        }
+    }
+    if (run->args->symmetric)
+        copy_left_out(run);
+}
+
+/* The block of c of one thread. */
+static void multiply_block(const HsMatmulRun *whole, int index)
+{
+    HsMatmulRun run = *whole;
+    const HsMatmulChoice *plan = &run.plan;
+    const size_t bytes = plan->shared_a_bytes + plan->chunk_b_bytes;
+    run.threads = 1;
+    run.tiles = hs_cpu_block(whole->tiles.end, plan->tiles, index / plan->column_blocks);
+    run.panels = hs_cpu_block(whole->panels.end, plan->panels, index % plan->column_blocks);
+    if (run.tiles.begin >= run.tiles.end || run.panels.begin >= run.panels.end)
+        return;
+    run.slots += (size_t)index * plan->slot_bytes;
+    run.shared_a = (uint32_t *)((unsigned char *)run.shared_a + (size_t)index * bytes);
+    run.chunk_b = (uint32_t *)((unsigned char *)run.chunk_b + (size_t)index * bytes);
+    begin_turns(&run, run.panels.begin);
+    multiply(&run, 0, 1);
+}
+
+/* On all threads. */
+static void multiply_all(HsContext *context, HsMatmulRun *run)
+{
+    const HsMatmulChoice *plan = &run->plan;
+    const int64_t blocks = blocks_of(plan);
+    const int64_t tasks = hs_cpu_block_count(run->tiles.end, plan->block_tiles) *
+                          hs_cpu_block_count(plan->chunk_panels, plan->block_panels);
+    const bool serial = plan->m * plan->n * run->a.k < SERIAL_PRODUCTS;
+    const int threads = serial ? 1 : hs_cpu_threads(context, blocks > 1 ? blocks : tasks);
+    if (blocks > 1) {
+#pragma omp parallel for num_threads(threads) schedule(static)
+        for (int64_t index = 0; index < blocks; index++)
+            multiply_block(run, (int)index);
+        return;
+    }
+    run->threads = threads;
+    begin_turns(run, 0);
+#pragma omp parallel num_threads(threads)
+    multiply(run, omp_get_thread_num(), omp_get_num_threads());
 }
 
 static HsStatus multiply_operands(HsContext *context, const HsMatmulArgs *args)
@@ -590,13 +691,9 @@ static HsStatus multiply_operands(HsContext *context, const HsMatmulArgs *args)
     run.shared_a = (uint32_t *)shared;
     run.chunk_b = (uint32_t *)(shared + plan->shared_a_bytes);
 
-    const int64_t tasks = hs_cpu_block_count(row_tiles(plan), plan->block_tiles) *
-                          hs_cpu_block_count(plan->chunk_panels, plan->block_panels);
-    const bool serial = plan->m * plan->n * k < SERIAL_PRODUCTS;
-    const int threads = serial ? 1 : hs_cpu_threads(context, tasks);
-    begin_turns(&run, 0, threads);
-#pragma omp parallel num_threads(threads)
-    multiply(&run);
+    run.tiles.end = hs_cpu_block_count(plan->m, HS_TILE_ROWS);
+    run.panels.end = hs_cpu_block_count(plan->n, HS_TILE_COLUMNS);
+    multiply_all(context, &run);
     if (hs_tensor_present(&args->row_sums)) {
         const HsBiasBackwardArgs sums = { .dy = args->a.values, .dbias = args->row_sums };
         return HS_ISA_NAME(hs_cpu_bias_backward)(context, &sums);
