@@ -79,8 +79,9 @@ $(BUILD)/obj/%.emu.o: %.cpp
 	$(call making,CXX)
 	$(Q)$(CXX) $(CXXFLAGS) -MMD -MP -c -o $@ $<
 
-# What ptxas says (registers, shared memory, spills) and the machine code for sm_80 (sm_90a of Hopper's, sm_89 of what needs
-# mma.sync of FP8) are kept next to the object: tests/check_kernels.sh reads them.
+# What ptxas says (registers, shared memory, spills) and machine code are kept next to the object, for
+# tests/check_kernels.sh: NAME.cuda.cubin, whose instructions are counted, is for sm_80 (sm_90a of Hopper's, sm_89 of what
+# needs mma.sync of FP8); NAME.cuda.sm_90.cubin and so on are those in which a kernel may begin before the last has ended.
 KEPT_CODE = 80
 $(BUILD)/obj/kernels/cuda/product/matmul_fp8.cuda.o: KEPT_CODE = 89
 $(BUILD)/obj/%.cuda.o: %.cu
@@ -88,7 +89,9 @@ $(BUILD)/obj/%.cuda.o: %.cu
 	$(call making,NVCC)
 	$(Q)$(NVCC) $(NVCCFLAGS) -keep -keep-dir $(@D)/keep -MMD -MP -c -o $@ $< 2>$(@:.o=.ptxas) || \
 	    { cat $(@:.o=.ptxas); rm -f $@; exit 1; }
-	@find $(@D)/keep \( -name '$(*F).*$(KEPT_CODE)*.cubin' -o -name '$(*F).cubin' \) -exec mv {} $(@:.o=.cubin) \;; rm -f $(@D)/keep/$(*F).*
+	@for code in 90 100 120; do \
+	    find $(@D)/keep -name "$(*F).*_$$code.cubin" -exec mv {} $(@:.o=).sm_$$code.cubin \;; done; \
+	find $(@D)/keep \( -name '$(*F).*$(KEPT_CODE)*.cubin' -o -name '$(*F).cubin' \) -exec mv {} $(@:.o=.cubin) \;; rm -f $(@D)/keep/$(*F).*
 
 $(HOPPER_SOURCES:%.cu=$(BUILD)/obj/%.cuda.o): ARCHITECTURE = $(HOPPER_ARCHITECTURE)
 

@@ -1,11 +1,12 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
-# check_kernels.sh [--write|--list]: what the compiler made of every CUDA kernel.  Fails where a kernel spills registers, on
-# whatever architecture, where one that should use tensor cores, ldmatrix and asynchronous copies (or wgmma and tensor
-# copies) does not, where the compiler serialises wgmma or ignores setmaxnreg, where none of the selftest's cases launches
-# a kernel, where a launch asks for more shared memory than a block of the GPU has, or where the table
-# kernels/cuda/KERNELS.md is stale; --write makes the table anew, --list prints a row for every kernel.  BUILD says where `make check-kernels` put the objects,
-# with ptxas's reports and the machine code for sm_80, sm_89 or sm_90a next to them, and tests/launches.
+# check_kernels.sh [--write|--list]: what the compiler made of every CUDA kernel.  Fails where a kernel spills registers,
+# on whatever architecture; where one that should use tensor cores, ldmatrix and asynchronous copies (or wgmma and tensor
+# copies) does not; where the compiler serialises wgmma or ignores setmaxnreg; where a kernel touches device memory before
+# it waits for the kernel before (compute capability 9.0, 10.0, 12.0); where none of the selftest's cases launches a
+# kernel; where a launch asks for more shared memory than a block of the GPU has; or where the table
+# kernels/cuda/KERNELS.md is stale.  --write makes the table anew, --list prints a row for every kernel.  BUILD says where
+# `make check-kernels` put the objects, with ptxas's reports and machine code next to them (mk/cuda.mk), and tests/launches.
 set -euo pipefail
 export LC_ALL=C
 cd "$(dirname "$0")/.."
@@ -61,22 +62,62 @@ reports() {
     done
 }
 
-# Machine code: a line a kernel, of its name, its instructions and how often the opcodes of `needs` occur; then, of kernels
-# that wait for the kernel before (82e), "early" and their name for each access to device memory that stands in front of
-# the wait: compilers may move loads of what they take for constant.  An instruction is 16 bytes, its opcode the low 12
-# bits.  Numbers counted against probes with a known count of each instruction.
+# Sections of code of a file: a line each, of its kernel, where it begins and its size.
+code_sections() {
+    readelf -SW "$1" 2>/dev/null |
+        sed -nE 's/^ *\[ *[0-9]+\] \.text\.([^ ]*) +[A-Z]+ +[0-9a-f]+ ([0-9a-f]+) ([0-9a-f]+) .*/\1 \2 \3/p'
+}
+
+# instructions FILE OFFSET BYTES: 16 bytes each, its opcode the low 12 bits of the first word.
+instructions() {
+    od -An -v -tx8 -w16 -j $((16#$2)) -N $((16#$3)) "$1"
+}
+
+# Machine code: a line a kernel, of its name, its instructions and how often the opcodes of `needs` occur.  Numbers
+# counted against probes with a known count of each instruction.
 machine_code() {
     local cubin name offset size
-    for cubin in "$build"/obj/kernels/cuda/*/*.cubin; do
-        readelf -SW "$cubin" 2>/dev/null | sed -nE 's/^ *\[ *[0-9]+\] (\.text\.[^ ]*) +[A-Z]+ +[0-9a-f]+ ([0-9a-f]+) ([0-9a-f]+) .*/\1 \2 \3/p' |
-            while read -r name offset size; do
-                od -An -v -tx8 -w16 -j $((16#$offset)) -N $((16#$size)) "$cubin" | awk -v name="${name#.text.}" '
-                    { opcode = substr($1, 14); count[opcode]++ }
-                    opcode ~ /^(980|981|985|986|98e|9a3|9a8|3a9|fae|3b4|5b4)$/ && !("82e" in count) { accesses++ }
-                    END { print "code", NR, count["23c"] + 0, count["83b"] + 0, count["fae"] + 0, count["387"] + 0,
-                                count["983"] + 0, count["9f0"] + 0, count["5b4"] + 0, count["27a"] + 0, count["9f3"] + 0, name
-                          if (accesses > 0 && "82e" in count) print "early", name }'
-            done
+    for cubin in "$build"/obj/kernels/cuda/*/*.cuda.cubin; do
+        code_sections "$cubin" | while read -r name offset size; do
+            instructions "$cubin" "$offset" "$size" | awk -v name="$name" '
+                { count[substr($1, 14)]++ }
+                END { print "code", NR, count["23c"] + 0, count["83b"] + 0, count["fae"] + 0, count["387"] + 0,
+                            count["983"] + 0, count["9f0"] + 0, count["5b4"] + 0, count["27a"] + 0, count["9f3"] + 0, name }'
+        done
+    done
+}
+
+# waits ARCHITECTURE FILE...: of each kernel whether it waits for the kernel before (82e), and how many instructions in
+# front of that touch device memory: compilers may move loads of what they take for constant.
+waits() {
+    local architecture=$1 cubin name offset size
+    shift
+    for cubin in "$@"; do
+        code_sections "$cubin" | while read -r name offset size; do
+            { instructions "$cubin" "$offset" "$size" || true; } | awk -v architecture="$architecture" -v name="$name" '
+                { opcode = substr($1, 14) }
+                opcode == "82e" { waits = 1; exit }
+                opcode ~ /^(980|981|985|986|98e|9a3|9a8|3a9|fae|3b4|5b4)$/ { accesses++ }
+                END { print "waits", architecture, waits + 0, accesses + 0, name }'
+        done
+    done
+}
+
+# Kernels that no other runs ahead of, and which need not wait: hs_launch starts them.
+alone='^(comm_fold_kernel|peak_kernel|peak_wgmma_kernel)'
+
+# For every architecture with overlapping kernels that this compiler knows, and a kernel that reads too soon, which must
+# be found there.
+all_waits() {
+    local code planted="$work/planted.cubin"
+    for code in 90 100 120; do
+        "${NVCC:-nvcc}" --list-gpu-code | grep -qx "sm_$code" || continue
+        waits "$code" "$build"/obj/kernels/cuda/*/*.sm_$code.cubin
+        [ $code != 90 ] || waits 90 "$build"/obj/kernels/cuda/*/*_hopper.cuda.cubin
+        "${NVCC:-nvcc}" -std=c++17 -O3 -I. -gencode "arch=compute_$code,code=sm_$code" -cubin -o "$planted" \
+            tests/kernels/early.cu
+        waits "$code" "$planted" | awk '$3 && $4 { found = 1 } END { exit !found }' ||
+            echo "unseen $code"
     done
 }
 
@@ -136,6 +177,7 @@ nvcc_version() {
 {
     reports
     machine_code
+    all_waits
     launches
 } | readable >"$work/facts"
 {
@@ -143,7 +185,12 @@ nvcc_version() {
     awk 'NF { print "needs", $0 }' <<<"$needs"
 } | awk -v table="$work/rows" -v families="$work/families" -f tests/kernels/occupancy.awk -f tests/kernels/tables.awk | sort >"$work/complaints"
 remarks >>"$work/complaints" || true
-sed -n 's/^early \(.*\)/\1: touches device memory before it waits for the kernel before/p' "$work/facts" >>"$work/complaints"
+awk -v alone="$alone" '
+    $1 == "unseen" { print "tests/kernels/early.cu: its early load is not seen in the code for sm_" $2 }
+    $1 != "waits" { next }
+    { name = $0; sub(/^waits [^ ]+ [^ ]+ [^ ]+ /, "", name) }
+    $3 && $4 { print name ": touches device memory before it waits for the kernel before, on sm_" $2 }
+    !$3 && name !~ alone { print name ": does not wait for the kernel before, on sm_" $2 }' "$work/facts" >>"$work/complaints"
 # KiB of a block, threads, bytes and the kernel of each launch.
 awk '$1 == "launch" && $4 > $2 * 1024 { $1 = $3 = ""; print "more shared memory than KiB that a block has:" $0 }' \
     "$work/facts" >>"$work/complaints"
@@ -158,4 +205,7 @@ elif grep -qF "$(nvcc_version)." "$document" 2>/dev/null; then
 fi
 cat "$work/complaints"
 [ ! -s "$work/complaints" ]
-echo "check-kernels: $(wc -l <"$work/rows") kernels, no spills"
+echo "check-kernels: $(wc -l <"$work/rows") kernels, no spills; none touches memory before it waits:" \
+    "$(awk '$1 == "waits" { kernels[$2]++; waiting[$2] += $3 }
+            END { for (code in kernels) printf "%s %d of %d wait on sm_%s", separator, waiting[code], kernels[code], code
+                  separator = "," }' "$work/facts")"

@@ -6,7 +6,8 @@
 # Kernels of a GPT-2 step by name and number of the launch: GELU forward (the third product of a layer), a backward
 # product, both directions of attention, and what is bound by memory.
 counted=(matmul_hopper_kernel:3 matmul_hopper_kernel:70 attention_forward_hopper_kernel:2
-    attention_backward_hopper_kernel:2 cross_entropy_kernel:1 norm_backward_kernel:2 bias_bwd_kernel:2 update_kernel:3)
+    attention_backward_hopper_kernel:2 attention_query_gradient_kernel:2 cross_entropy_kernel:1
+    norm_backward_kernel:2 update_kernel:3)
 phase_counters() {
     local entry ids=() tool code
     if ! command -v ncu >/dev/null; then
@@ -42,5 +43,10 @@ phase_counters() {
             }
             exit count == 0
         }' "$out/counters.csv" || { echo "ncu counted no kernel" >&2; tail -n 5 "$out/counters.csv" >&2; code=1; }
+    for entry in "${counted[@]}"; do
+        grep -q "${entry%:*}" "$out/counters.csv" && continue
+        echo "ncu counted no launch ${entry#*:} of ${entry%:*}" >&2
+        code=1
+    done
     return $code
 }

@@ -74,8 +74,8 @@ struct Counters {
 /* One group of eight lanes a query head; neighbouring groups take neighbouring heads of one token, with rows that are
  * neighbours in memory.  The bound is memory: dout and out are read once.  chunk: elements moved at once. */
 template <typename Result, int chunk>
-__global__ void attention_statistics_kernel(Attention attention, Result dout, Result out, const float *__restrict__ lse,
-                                            QueryStatistics *__restrict__ statistics, Counters counters)
+__global__ void attention_statistics_kernel(Attention attention, Result dout, Result out, const float *lse,
+                                            QueryStatistics *statistics, Counters counters)
 {
     begin_after_kernel_before();
     const int64_t counter = (int64_t)blockIdx.x * STATISTICS_THREADS + threadIdx.x;

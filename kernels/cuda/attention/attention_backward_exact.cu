@@ -31,7 +31,7 @@ HS_DEVICE float pair_probability(const Attention &attention, const QueryStatisti
 template <typename Shape, bool ruled>
 __global__ void __launch_bounds__(EXACT_THREADS, 2)
     attention_exact_query_bwd_kernel(Attention attention, ExactSource dout, ExactSource qkv,
-                                     const QueryStatistics *__restrict__ statistics, ExactResult dqkv)
+                                     const QueryStatistics *statistics, ExactResult dqkv)
 {
     begin_after_kernel_before();
     constexpr int rows = Shape::row_count, columns = Shape::column_count;
@@ -105,7 +105,7 @@ __global__ void __launch_bounds__(EXACT_THREADS, 2)
 template <typename Shape, bool ruled>
 __global__ void __launch_bounds__(EXACT_THREADS, 2)
     attention_exact_key_value_bwd_kernel(Attention attention, ExactSource dout, ExactSource qkv,
-                                         const QueryStatistics *__restrict__ statistics, ExactResult dqkv)
+                                         const QueryStatistics *statistics, ExactResult dqkv)
 {
     begin_after_kernel_before();
     constexpr int rows = Shape::row_count, columns = Shape::column_count;

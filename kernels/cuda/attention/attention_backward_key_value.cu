@@ -144,8 +144,8 @@ HS_DEVICE void score_gradients(float (&gradient)[row_tiles][column_tiles][4],
 
 template <typename T, typename Shape, GradientPart part, bool ruled>
 __global__ void __launch_bounds__(Shape::threads, 2)
-    attention_key_value_bwd_kernel(Attention attention, const T *__restrict__ dout, const T *__restrict__ qkv,
-                                   const QueryStatistics *__restrict__ statistics, T *__restrict__ dqkv)
+    attention_key_value_bwd_kernel(Attention attention, const T *dout, const T *qkv, const QueryStatistics *statistics,
+                                   T *dqkv)
 {
     begin_after_kernel_before();
     constexpr int width = Shape::width, step = Shape::step, row_tiles = Shape::row_tiles;

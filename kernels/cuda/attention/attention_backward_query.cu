@@ -68,8 +68,8 @@ HS_DEVICE void drop_row_gradients(float (&gradient)[row_tiles][column_tiles][4],
 
 template <typename T, typename Shape, bool ruled>
 __global__ void __launch_bounds__(Shape::threads, 2)
-    attention_query_bwd_kernel(Attention attention, const T *__restrict__ dout, const T *__restrict__ qkv,
-                               const QueryStatistics *__restrict__ statistics, T *__restrict__ dqkv)
+    attention_query_bwd_kernel(Attention attention, const T *dout, const T *qkv, const QueryStatistics *statistics,
+                               T *dqkv)
 {
     begin_after_kernel_before();
     constexpr int width = Shape::width, step = Shape::step, row_tiles = Shape::row_tiles;

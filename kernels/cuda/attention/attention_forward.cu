@@ -114,8 +114,7 @@ HS_DEVICE void drop(float (&score)[row_tiles][column_tiles][4], const Dropout &d
 
 template <typename T, typename Shape, bool ruled>
 __global__ void __launch_bounds__(Shape::threads, 2)
-    attention_forward_kernel(Attention attention, const T *__restrict__ qkv, T *__restrict__ out,
-                             float *__restrict__ lse)
+    attention_forward_kernel(Attention attention, const T *qkv, T *out, float *lse)
 {
     begin_after_kernel_before();
     constexpr int width = Shape::width, step = Shape::step, row_tiles = Shape::row_tiles;

@@ -39,7 +39,7 @@ struct SumOf {
 
 template <typename Shape, bool ruled>
 __global__ void __launch_bounds__(EXACT_THREADS, 2)
-    attention_exact_fwd_kernel(Attention attention, ExactSource qkv, ExactResult out, float *__restrict__ lse)
+    attention_exact_fwd_kernel(Attention attention, ExactSource qkv, ExactResult out, float *lse)
 {
     begin_after_kernel_before();
     constexpr int rows = Shape::row_count, columns = Shape::column_count;

@@ -18,8 +18,7 @@ namespace HS_CUDA_NAMESPACE
 enum { FINISH_THREADS = 256 };
 
 template <typename T, int width>
-__global__ void attention_query_gradient_kernel(Attention attention, const float *__restrict__ sums, int query_tiles,
-                                                T *__restrict__ dqkv)
+__global__ void attention_query_gradient_kernel(Attention attention, const float *sums, int query_tiles, T *dqkv)
 {
     begin_after_kernel_before();
     constexpr int step = gradient_step(width), chunks = width / 8;

@@ -48,8 +48,7 @@ __global__ void __launch_bounds__(SINK_THREADS) attention_sinks_kernel(SinkCall 
         call.partial[(int64_t)blockIdx.x * call.heads + head] = sum;
 }
 
-__global__ void attention_sinks_sum_kernel(const float *__restrict__ partial, int64_t blocks, int heads,
-                                           float *__restrict__ dsinks)
+__global__ void attention_sinks_sum_kernel(const float *partial, int64_t blocks, int heads, float *dsinks)
 {
     begin_after_kernel_before();
     const int head = (int)(blockIdx.x * blockDim.x + threadIdx.x);

@@ -33,6 +33,9 @@ HsStatus make_turns(unsigned **turns)
     cudaError_t error = cudaMalloc(&made, TURNS_BYTES);
     if (error == cudaSuccess)
         error = cudaMemset(made, 0, TURNS_BYTES);
+    /* It may return before the bytes are zero, and streams that do not wait for the default one would not see them. */
+    if (error == cudaSuccess)
+        error = cudaDeviceSynchronize();
     *turns = static_cast<unsigned *>(made);
     return error == cudaSuccess
                ? HS_OK

@@ -193,7 +193,7 @@ static void check_case(const char *isa, const HsBackend *backend, const MatmulCa
         check_element(isa, test, &args, &old_c, index / n, index % n);
     check_element(isa, test, &args, &old_c, m - 1, n - 1);
 
-    for (int t = 0; t < 3; t++)
+    for (int t = 0; t < 4; t++)
         free(results[t].data);
     free(args.a.values.data), free(args.b.values.data), free(old_c.data), free(args.bias.data), free(args.pre.data);
     free(packed.data);
