@@ -56,7 +56,7 @@ enum {
     PACK_DEPTH = 128,         /* words of depth that one piece of packing work covers */
     CHUNK_WORDS = 2 << 20,    /* 8 MiB */
     MOST_APART = 4,           /* threads that pack for themselves; what they all pack grows with their number */
-    PACKED_LANES = 72,        /* packing so many takes as long as one tile's products with one panel */
+    PACKED_LANES = 72,        /* lanes whose packing takes as long as one tile's products with one panel */
     SHARED_A_WORDS = 1 << 17, /* 512 KiB: it stays in a core's cache */
     /* Panels of A lie a cache line further apart than their size: sizes are often multiples of a page, and words
      * written to many of them in turn would fight for one set of the first-level cache. */
