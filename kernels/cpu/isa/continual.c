@@ -6,15 +6,16 @@
  */
 #include "kernels/cpu/isa/parameter.h"
 
-/* alpha x + beta y; at beta 0 y is not read: it may hold anything. */
+/* alpha x + beta y, the product with x fused; at beta 0 y is not read: it may hold anything. */
 HS_SIMD void combine_chunk(const HsCombineArgs *args, HsDtype in, HsDtype out, HsRowBlock range)
 {
     const float alpha = args->alpha, beta = args->beta;
     HS_FOR_LANES(i, left, range.begin, range.end)
     {
-        HsF32x16 value = hs_simd_load_part(in, args->x.data, i, left) * alpha;
+        const HsF32x16 x = hs_simd_load_part(in, args->x.data, i, left);
+        HsF32x16 value = x * alpha;
         if (beta != 0.0f)
-            value += hs_simd_load_part(out, args->y.data, i, left) * beta;
+            value = hs_simd_fma(x, alpha, hs_simd_load_part(out, args->y.data, i, left) * beta);
         hs_simd_store_part(out, args->y.data, i, value, left);
     }
 }

@@ -181,7 +181,7 @@ struct CombineRule {
     {
 #pragma unroll
         for (int i = 0; i < width; i++)
-            y[i] = alpha * x[i] + beta * z[i];
+            y[i] = fmaf(alpha, x[i], beta * z[i]);
     }
 };
 
