@@ -56,7 +56,9 @@ static const HsStepScalars scalars = { .learning_rate = 1e-4f,
                                        .gradient_multiplier = 1.0f,
                                        .bias_correction1 = 0.5f,
                                        .bias_correction2 = 0.5f,
-                                       .unscale = 1.0f };
+                                       .unscale = 1.0f,
+                                       .free_rate = 1e-4f,
+                                       .free_weight = 0.01f };
 static const HsTensor absent = { 0 };
 
 /* Of the weight as a matrix, with `transposed` and without. */
@@ -99,6 +101,23 @@ static HsStatus adamw(HsContext *context, const HsTensor *t, Guard guard)
                                                 .update.weight = weight_matrix(t),
                                                 .update.protection = protection_of(t, guard),
                                                 .update.epilogue = epilogue });
+}
+
+static HsStatus schedule_free(HsContext *context, const HsTensor *t, Guard guard)
+{
+    return hs_op_adamw(context, &(HsAdamWArgs){ .update.scalars = &scalars,
+                                                .beta1 = 0.9f,
+                                                .beta2 = 0.95f,
+                                                .epsilon = 1e-8f,
+                                                .schedule_free = true,
+                                                .update.weight_decay = 0.01f,
+                                                .update.learning_rate_scale = 1.0f,
+                                                .update.grad = t[GRAD],
+                                                .m = t[M],
+                                                .v = t[V],
+                                                .update.master = t[MASTER],
+                                                .update.weight = weight_matrix(t),
+                                                .update.protection = protection_of(t, guard) });
 }
 
 static HsTensor first_half(HsTensor tensor)
@@ -214,6 +233,7 @@ static const struct {
     { "adamw", adamw, PLAIN, 8 + 8 + 8 + 8 + 2 },
     { "adamw and packing", adamw, PACKING, 34 + 2 + 2 },
     { "adamw, bf16 moments", adamw_rounded, PLAIN, 8 + 4 + 4 + 8 + 2 },
+    { "schedule-free", schedule_free, PLAIN, 8 + 8 + 8 + 8 + 2 },
     { "adamw8bit", adamw8bit, PLAIN, 8 + 4 + 8 + 2 },
     { "adamw8bit and packing", adamw8bit, PACKING, 22 + 2 + 2 },
     { "adamwfp8", adamwfp8, PLAIN, 8 + 4 + 8 + 2 },

@@ -9,7 +9,8 @@
 
 /* optimizer.kind: HS_OPTIMIZER_identifier (update.h), rows in rules.c */
 #define HS_OPTIMIZERS(X) \
-    X(ADAMW, "adamw") X(ADAMW8BIT, "adamw8bit") X(ADAMWFP8, "adamwfp8") X(SGD, "sgd") X(MUON, "muon")
+    X(ADAMW, "adamw")    \
+    X(ADAMW8BIT, "adamw8bit") X(ADAMWFP8, "adamwfp8") X(SGD, "sgd") X(MUON, "muon") X(SCHEDULE_FREE, "schedule-free")
 
 /* muon.polynomial: HS_MUON_identifier (update.h), rows in muon.c */
 #define HS_MUON_POLYNOMIALS(X) X(NEWTON_SCHULZ, "newton-schulz") X(POLAR_EXPRESS, "polar-express")

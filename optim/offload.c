@@ -17,6 +17,17 @@ static int64_t longest_piece(const HsSpan *spans, int count)
     return longest < HS_OFFLOAD_PIECE ? longest : HS_OFFLOAD_PIECE;
 }
 
+/* Where all is on the host, the buffers are of nothing, but for the place in which schedule-free makes its pieces. */
+static int64_t piece_elements(const HsOptimizerConfig *config, const HsSpan *spans, int count)
+{
+    int64_t derived = 0;
+    for (int i = 0; i < count; i++)
+        if (hs_optimizer_derives(config, &spans[i]))
+            derived = spans[i].count > derived ? spans[i].count : derived;
+    derived = derived < HS_DERIVED_PIECE ? derived : HS_DERIVED_PIECE;
+    return config->offload < HS_OFFLOAD_WEIGHTS ? longest_piece(spans, count) : derived;
+}
+
 static HsStatus check_rules(const HsOptimizerConfig *config, const HsSpan *spans, int count)
 {
     for (int i = 0; i < count; i++) {
@@ -90,8 +101,8 @@ HsStatus hs_offload_create(HsDevice *device, const HsOptimizerConfig *config, co
     made->device = device;
     made->level = config->offload;
     HsStatus status = open_host(made, config->host_threads);
-    if (status == HS_OK) /* where all is on the host, the buffers are of nothing */
-        status = create_buffers(made, made->level < HS_OFFLOAD_WEIGHTS ? longest_piece(spans, count) : 0);
+    if (status == HS_OK)
+        status = create_buffers(made, piece_elements(config, spans, count));
     if (status == HS_OK)
         status = create_streams(made);
     if (status == HS_OK)
@@ -315,6 +326,17 @@ HsStatus hs_offload_round_weights(HsOffload *offload, HsContext *context, const 
         HS_TRY(send(offload, &piece));
     }
     return join(offload, context);
+}
+
+HsStatus hs_offload_lend(HsOffload *offload, HsContext *context, HsContext **host, void **wide, void **weight)
+{
+    HsDevice *device = offload->device;
+    HS_TRY(device->stream_sync(device, context->stream));
+    HS_TRY(begin(offload));
+    *host = &offload->host;
+    *wide = offload->buffers[0].gradient;
+    *weight = offload->buffers[0].weight;
+    return HS_OK;
 }
 
 /* --- in a plan --- */

@@ -58,6 +58,10 @@ HsStatus hs_offload_update(HsOffload *offload, const HsOptimizer *optimizer, HsC
 /* weight = round(master), wherever there is a master. */
 HsStatus hs_offload_round_weights(HsOffload *offload, HsContext *context, const HsSpan *spans, int count);
 
+/* Between two updates: the host's context, and of a piece (of up to HS_DERIVED_PIECE elements, where a span derives what is
+ * evaluated) f32 and room for its weights.  All that was started on the context's stream is done. */
+HsStatus hs_offload_lend(HsOffload *offload, HsContext *context, HsContext **host, void **wide, void **weight);
+
 /* Of the update.  What passes before it brings and takes is hs_offload_pass_traffic's. */
 HsOffloadTraffic hs_offload_traffic(HsOffloadLevel level, const HsSpan *spans, int count);
 /* Of `passes` micro-batches, each of which reads `weight_bytes` of weights; parts: of the sums of gradients. */

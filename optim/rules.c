@@ -22,6 +22,19 @@ static HsStatus adamw_check(const HsOptimizerConfig *config)
     return hs_rule_check_setting("epsilon", config->epsilon, INFINITY);
 }
 
+/* It has a mean already, which beta1 mixes with the newest weights. */
+static HsStatus schedule_free_check(const HsOptimizerConfig *config)
+{
+    HS_TRY(adamw_check(config));
+    if (config->beta1 <= 0)
+        return hs_fail(HS_ECONFIG, "optimizer: without a schedule beta1 must be above 0 (got %g)", config->beta1);
+    if (config->average_decay > 0)
+        return hs_fail(HS_ECONFIG,
+                       "optimizer: schedule-free keeps a mean already, and average_decay is %g: set it to 0",
+                       config->average_decay);
+    return HS_OK;
+}
+
 /* Moments in bf16 are rounded stochastically (Zamirai et al. 2020, "Revisiting BFloat16 Training", section 4, do so with
  * weights).  Measured on 4096 elements with beta2 = 0.999, 3000 steps after their gradients fell tenfold: v's mean is
  * right to 0.1%, and 22 times too large where it is rounded to the nearest; with beta2 = 0.99 both are within 0.4%. */
@@ -32,10 +45,12 @@ static HsAdamWArgs adamw_args(const HsOptimizer *optimizer, const HsSpan *span, 
                           .beta1 = (float)config->beta1,
                           .beta2 = (float)config->beta2,
                           .epsilon = (float)config->epsilon,
+                          .schedule_free = hs_optimizer_derives(config, span),
                           .m = span->state[0],
                           .v = span->state[1] };
 }
 
+/* Of schedule-free, too, with z - y in m's place. */
 static void adamw_append(const HsOptimizer *optimizer, const HsSpan *span, const HsUpdateArgs *update,
                          HsUpdateListArgs *list)
 {
@@ -142,6 +157,10 @@ static const HsUpdateRule rules[HS_OPTIMIZER_KINDS] = {
                             .apply = hs_muon_apply },
     [HS_OPTIMIZER_ADAMW8BIT] = ADAMW_OF_CODES,
     [HS_OPTIMIZER_ADAMWFP8] = ADAMW_OF_CODES,
+    [HS_OPTIMIZER_SCHEDULE_FREE] = { .states = { { "z_minus_y", HS_F32, true, shape_of_weight, NULL },
+                                                 { "v", HS_F32, true, shape_of_weight, NULL } },
+                                     .check = schedule_free_check,
+                                     .append = adamw_append },
 };
 
 static const char *const names[] = HS_WORD_ARRAY(HS_OPTIMIZERS);
@@ -188,6 +207,11 @@ HsOptimizerKind hs_optimizer_kind_of(const HsOptimizerConfig *config, const HsSp
 {
     const HsOptimizerKind kind = span->group ? span->group->kind : config->kind;
     return rules[kind].serves == NULL || rules[kind].serves(span) ? kind : HS_OPTIMIZER_ADAMW;
+}
+
+bool hs_optimizer_derives(const HsOptimizerConfig *config, const HsSpan *span)
+{
+    return hs_optimizer_kind_of(config, span) == HS_OPTIMIZER_SCHEDULE_FREE;
 }
 
 /* Every rule's last. */

@@ -52,6 +52,10 @@ static inline HsStatus hs_rule_check_setting(const char *name, double value, dou
     return hs_fail(HS_ECONFIG, "optimizer: %s must be at least 0 and less than %g (got %g)", name, limit, value);
 }
 
+/* schedule_free.c */
+/* y = x, of the spans by that rule, before their z - y becomes 0: a fresh start begins with what was evaluated. */
+HsStatus hs_schedule_free_settle(const HsOptimizer *optimizer, HsContext *context, const HsSpan *spans, int count);
+
 /* muon.c */
 bool hs_muon_serves(const HsSpan *span);
 /* Of the step that follows as many applied ones. */

@@ -394,6 +394,7 @@ HsStatus hs_optimizer_reset_state(HsOptimizer *optimizer, HsContext *context, co
 {
     HsDevice *device = optimizer->device;
     assert(optimizer->in_flight == 0);
+    HS_TRY(hs_schedule_free_settle(optimizer, context, spans, count));
     for (int i = 0; i < count; i++) {
         const HsTensor *average = hs_optimizer_average(&optimizer->config, &spans[i]);
         for (int s = 0; s < hs_optimizer_state_count(&optimizer->config, &spans[i]); s++) {
@@ -407,5 +408,6 @@ HsStatus hs_optimizer_reset_state(HsOptimizer *optimizer, HsContext *context, co
         }
     }
     optimizer->counters.moment_steps = 0;
+    optimizer->counters.largest_rate = optimizer->counters.rate_squares = 0;
     return HS_OK;
 }

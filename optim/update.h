@@ -41,6 +41,9 @@ typedef struct HsOptimizerGroup {
 
 enum { HS_SPAN_STATES = 5 };
 
+/* Elements of x that are made at a time. */
+enum { HS_DERIVED_PIECE = 1 << 18 };
+
 /* What a matrix does in the network, bits: y = w x; the same, with a row for each word of the vocabulary; each token
  * looks up a row. */
 enum { HS_SPAN_MULTIPLIES = 1, HS_SPAN_MAKES_LOGITS = 2, HS_SPAN_IS_LOOKED_UP = 4 };
@@ -116,7 +119,7 @@ typedef struct HsOptimizerConfig {
     double beta1, beta2, epsilon, momentum, weight_decay, clip_norm; /* clip_norm 0: none */
     bool nesterov;
     double average_decay; /* of a moving average of every parameter, kept with its states; 0: none */
-    HsDtype moments;      /* of AdamW: f32 or bf16, rounded stochastically */
+    HsDtype moments;      /* of AdamW, with a schedule and without: f32 or bf16, rounded stochastically */
     HsMuonConfig muon;
     uint64_t seed;          /* stochastic rounding */
     HsOffloadLevel offload; /* what lies on the host, which updates it (optim/offload.h) */
@@ -170,8 +173,8 @@ HsOptimizerKind hs_optimizer_kind_of(const HsOptimizerConfig *config, const HsSp
 const char *hs_optimizer_kind_name(HsOptimizerKind kind);
 /* Which parameters the rule serves, in words; NULL: all. */
 const char *hs_optimizer_kind_serves(HsOptimizerKind kind);
-/* How many state tensors a span has by its rule, and their names: "m", "v", "momentum", "m_absmax", "v_absmax"; behind
- * them, with average_decay, "average". */
+/* How many state tensors a span has by its rule, and their names: "m", "v", "momentum", "m_absmax", "v_absmax",
+ * "z_minus_y"; behind them, with average_decay, "average". */
 int hs_optimizer_state_count(const HsOptimizerConfig *config, const HsSpan *span);
 /* f32, of the span's shape; NULL: averages are not kept */
 const HsTensor *hs_optimizer_average(const HsOptimizerConfig *config, const HsSpan *span);
@@ -193,7 +196,19 @@ HsStatus hs_optimizer_round_weights(const HsOptimizer *optimizer, HsContext *con
 /* average = p, wherever averages are kept. */
 HsStatus hs_optimizer_begin_averages(const HsOptimizer *optimizer, HsContext *context, const HsSpan *spans, int count);
 
-/* Zero moments or momentum, as at the start; the next step is AdamW's first again, and averages begin again with it. */
+/* Whether a span is trained in one place and evaluated in another, by schedule-free: x, which is derived from its weight
+ * and its state 0 (schedule_free.c). */
+bool hs_optimizer_derives(const HsOptimizerConfig *config, const HsSpan *span);
+/* weight = round(x), of the spans that derive it; the others stay.  A dry run asks for what the context's workspace must
+ * hold, and nothing else.  What is trained of a span without a master is overwritten: the caller keeps it. */
+HsStatus hs_optimizer_show(const HsOptimizer *optimizer, HsContext *context, const HsSpan *spans, int count);
+/* x of some elements of such a span, in y's format, in the host's memory.  y: of its master, or of its weight;
+ * z_minus_y: of its state.  errors: HS_ENOMEM where the workspace is smaller than the dry run said */
+HsStatus hs_optimizer_derive(const HsOptimizer *optimizer, HsContext *context, const HsTensor *y, bool master,
+                             const HsTensor *z_minus_y, void *host);
+
+/* Zero moments or momentum, as at the start; the next step is AdamW's first again, and averages begin again with it.
+ * Schedule-free begins again with x: masters, or weights without one, change, and the other weights are to be rounded. */
 HsStatus hs_optimizer_reset_state(HsOptimizer *optimizer, HsContext *context, const HsSpan *spans, int count);
 
 /* Allocates nothing.  HS_OK also for skipped steps: look at the report.  coef = min(1, clip / (norm + 1e-6)). */

@@ -30,7 +30,7 @@ matrix "mer, a trial" "$every" continual.strategy=mer mer.beta=0.1 mer.gamma=0.1
 matrix "generative, lwf" "$every" "continual.strategy=[lwf, generative]" replay.buffer_size=16
 matrix "a-gem" "$every" continual.strategy=a-gem replay.buffer_size=16 gradient_accumulation_steps=1
 matrix "a-gem, accumulated" "2:0 4:0 2:1 4:1" continual.strategy=a-gem replay.buffer_size=16 memory.micro_batch=2
-for rule in sgd adamw8bit adamwfp8 muon; do
+for rule in sgd adamw8bit adamwfp8 muon schedule-free; do
     matrix "$rule" "$every" optimizer.kind=$rule
     matrix "$rule, fp16" "$every" optimizer.kind=$rule precision.mode=fp16 precision.init_scale=1e8
 done
@@ -44,6 +44,8 @@ matrix "muon of today" "$every" optimizer.kind=muon muon.beta2=0.95 muon.equilib
     muon.head_group=1 muon.momentum_warmup_steps=8
 matrix "averages" "$every" average.decay=0.9
 matrix "averages, no masters" "$every" average.decay=0.9 precision.master_weights=false
+matrix "schedule-free, no masters" "$every" optimizer.kind=schedule-free precision.master_weights=false
+matrix "schedule-free, bf16 states" "$every" optimizer.kind=schedule-free optimizer.moments=bf16 continual.strategy=none
 matrix "moments in bf16" "$every" optimizer.moments=bf16
 matrix "16-bit gradients" "$every" precision.gradients=compute
 matrix "no masters" "$every" precision.master_weights=false
@@ -110,8 +112,10 @@ export HALFSTEP_EMU_GUARD=off
     matrix "emu, accumulated" "2:0 2:1 4:0 4:1" $emulated continual.strategy=ewc memory.micro_batch=2
     matrix "emu, three" "$three" $emulated distributed.virtual_ranks=3 batch_size=6
     matrix "emu, offload" "$every" $emulated memory.offload=optimizer
+    matrix "emu, offload, schedule-free" "$every" $emulated memory.offload=optimizer optimizer.kind=schedule-free
     matrix "emu, gradients on the host" "2:2 4:2" $emulated distributed.zero=2 memory.offload=gradients
     matrix "emu, weights on the host" "2:3 4:3" $emulated distributed.zero=3 memory.offload=weights
+    matrix "emu, the same, schedule-free" "2:3 4:3" $emulated distributed.zero=3 memory.offload=weights optimizer.kind=schedule-free
 }
 echo "processes: $failures differences"
 finish

@@ -68,6 +68,9 @@ HsStatus hs_check_adamw(const HsAdamWArgs *args)
 {
     const int64_t count = hs_tensor_count(&args->update.weight);
     HS_TRY(check_update("adamw", &args->update));
+    if (args->schedule_free && !(args->beta1 > 0.0f && args->beta1 < 1.0f))
+        return hs_fail(HS_EINVAL, "adamw: without a schedule beta1 must be above 0 and below 1 (got %g)",
+                       (double)args->beta1);
     HS_TRY(hs_rule_count("adamw", "m", HS_DTYPES_WIDE | HS_DTYPE_BIT(HS_BF16), &args->m, count));
     HS_TRY(hs_rule_count("adamw", "v", HS_DTYPES_WIDE | HS_DTYPE_BIT(HS_BF16), &args->v, count));
     return hs_rule_same_dtype("adamw", "v", &args->v, "m", &args->m);

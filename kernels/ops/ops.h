@@ -631,8 +631,10 @@ typedef struct HsStepScalars {
     float gradient_multiplier; /* clip coefficient / loss scale */
     float bias_correction1;    /* 1 - beta1^t, from double */
     float bias_correction2;
-    float unscale; /* 1 / loss scale: gradients as they were before clipping */
-    int32_t skip;  /* found a non-finite gradient: change nothing but clear the gradients */
+    float unscale;     /* 1 / loss scale: gradients as they were before clipping */
+    float free_rate;   /* of schedule-free AdamW: learning_rate sqrt(1 - beta2^t) */
+    float free_weight; /* its c: the square of the largest such rate so far, over the sum of all steps' */
+    int32_t skip;      /* found a non-finite gradient: change nothing but clear the gradients */
 } HsStepScalars;
 
 /* What continual learning adds to an update, in the same pass over memory; all absent: nothing.
@@ -695,6 +697,11 @@ typedef struct HsUpdateArgs {
 typedef struct HsAdamWArgs {
     HsUpdateArgs update;
     float beta1, beta2, epsilon;
+    /* Schedule-free AdamW (Defazio et al. 2024): p is its y, where gradients are taken, and m is z - y.  With
+     *   lr = free_rate learning_rate_scale,  c = free_weight,  D = g / (sqrt(v) + eps) + wd p  (v is the new one):
+     *   p += c m + lr (b1 (1-c) - 1) D;   m = (1-c) m - lr b1 (1-c) D
+     * beta1 above 0.  Its mean x = y + (1 - 1/b1) (z - y) is what is evaluated. */
+    bool schedule_free;
     HsTensor m, v; /* both f32 or both bf16 */
 } HsAdamWArgs;
 

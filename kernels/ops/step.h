@@ -37,6 +37,9 @@ typedef struct HsStepCounters {
     int64_t moment_steps;                      /* applied since the moments were zero: AdamW's t is this + 1 */
     int64_t scaler_tracker, scaler_hysteresis; /* steps without overflow; overflows left before the scale falls */
     float loss_scale;                          /* of the next step's gradients; 1 without scaling */
+    /* of the steps since moment_steps was 0, with the rates of schedule-free AdamW: the largest, and the sum over steps
+     * of the square of the largest up to there */
+    double largest_rate, rate_squares;
 } HsStepCounters;
 
 /* What one step hands to the next.  Written by prepare_step, and by the host when no step is under way. */

@@ -82,6 +82,18 @@ HS_STEP_FUNCTION int64_t hs_step_index(const HsStepInput *input, int64_t schedul
     return index < HS_STEPS_AHEAD ? index : HS_STEPS_AHEAD - 1;
 }
 
+/* Of schedule-free AdamW; t counts from 1.  A rate of 0, with which a schedule may begin, has no weight. */
+HS_STEP_FUNCTION void hs_step_weigh(const HsPrepareStepArgs *args, double learning_rate, double t, bool apply)
+{
+    HsStepCounters *const counters = &args->state->counters;
+    const double rate = learning_rate * sqrt(1.0 - pow(args->beta2, t));
+    const double largest = fmax(counters->largest_rate, rate), squares = counters->rate_squares + largest * largest;
+    args->scalars->free_rate = (float)rate;
+    args->scalars->free_weight = squares > 0.0 ? (float)(largest * largest / squares) : 0.0f;
+    counters->largest_rate = apply ? largest : counters->largest_rate;
+    counters->rate_squares = apply ? squares : counters->rate_squares;
+}
+
 /* Everything but the sums: state becomes the next step's. */
 HS_STEP_FUNCTION void hs_step_prepare(const HsStepGradients *gradients, const HsPrepareStepArgs *args)
 {
@@ -114,6 +126,7 @@ HS_STEP_FUNCTION void hs_step_prepare(const HsStepGradients *gradients, const Hs
     /* A plain mean until it is as long as the average remembers: no start to be corrected for. */
     scalars->average_rate = apply && args->average_decay > 0 ? (float)fmax(1.0 - args->average_decay, 1.0 / t) : 0.0f;
     scalars->unscale = (float)(1.0 / scale);
+    hs_step_weigh(args, outcome->learning_rate, t, apply);
     scalars->skip = !apply;
 
     /* A skipped step advances neither the schedule nor the bias correction. */

@@ -22,6 +22,16 @@
 #define HS_RULE_ADAMW_P(fma, root, p, keep, m, v, step, correction, epsilon) \
     fma(p, keep, -((m) * (step) / (root((v) * (correction)) + (epsilon))))
 
+/* Schedule-free AdamW (Defazio et al. 2024, "The Road Less Scheduled", algorithm 1 in the form that keeps y and z alone);
+ * d: z - y is kept, so a weight that something else moves takes z along.  v is AdamW's.
+ *   D = g / (sqrt(v) + eps) + wd y;   y = y + c d + step D,  step: lr (b1 (1 - c) - 1);   d = (1 - c) d + back D,
+ *   back: -lr b1 (1 - c).  The product with c is fused: 1 - c, rounded, would be off by as much in every step. */
+#define HS_RULE_FREE_STEP(fma, rate, beta, c)                      ((rate)*fma(beta, 1.0f - (c), -1.0f))
+#define HS_RULE_FREE_BACK(rate, beta, c)                           (-(rate) * (beta) * (1.0f - (c)))
+#define HS_RULE_FREE_DIRECTION(fma, root, g, v, p, decay, epsilon) fma(p, decay, (g) / (root(v) + (epsilon)))
+#define HS_RULE_FREE_P(fma, p, d, c, direction, step)              fma(direction, step, fma(d, c, p))
+#define HS_RULE_FREE_D(fma, d, c, direction, back)                 fma(direction, back, fma(d, -(c), d))
+
 /* What continual learning adds (HsProtection), pull and weight: strength, and strength importance.
  *   gradient step:  g + pull' gradient strength;  g + weight (p - anchor)
  *   proximal step:  p - k / (1 + k) (p - anchor), k = lr weight, kept below infinity

@@ -108,6 +108,22 @@ static void store_moments(const HsAdamWArgs *args, int64_t index, double m, doub
     ((uint16_t *)args->v.data)[index] = hs_bf16_encode_stochastic((float)v, hs_ref_random_lower_bits(rng, element));
 }
 
+/* Defazio et al. 2024, algorithm 1, of y and z - y: x = y + (1 - 1/b1) (z - y) is not kept. */
+static void schedule_free(const HsAdamWArgs *args, int64_t index, double grad)
+{
+    const HsUpdateArgs *update = &args->update;
+    const double beta1 = (double)args->beta1, beta2 = (double)args->beta2, c = (double)update->scalars->free_weight;
+    const double rate = (double)update->scalars->free_rate * (double)update->learning_rate_scale;
+    const double y = hs_ref_load_parameter(&update->master, &update->weight, index);
+    const double z = y + hs_ref_load(&args->m, index), g = whole_gradient(update, index, grad, y);
+    const double v = beta2 * hs_ref_load(&args->v, index) + (1.0 - beta2) * g * g;
+    const double direction = g / (sqrt(v) + (double)args->epsilon) + (double)update->weight_decay * y;
+    const double y_new = (1.0 - c) * y + c * z + rate * (beta1 * (1.0 - c) - 1.0) * direction;
+    const double z_new = z - rate * direction;
+    store_moments(args, index, z_new - y_new, v);
+    finish(update, index, y_new, rate, grad);
+}
+
 /* AdamW (Loshchilov & Hutter 2019, algorithm 2):
  *     p -= lr wd p;  m = b1 m + (1-b1) g;  v = b2 v + (1-b2) g^2;  p -= lr (m/bc1) / (sqrt(v/bc2) + eps) */
 HsStatus hs_ref_adamw(HsContext *context, const HsAdamWArgs *args)
@@ -119,6 +135,10 @@ HsStatus hs_ref_adamw(HsContext *context, const HsAdamWArgs *args)
         const double grad = take_gradient(update, i);
         if (scalars->skip)
             continue;
+        if (args->schedule_free) {
+            schedule_free(args, i, grad);
+            continue;
+        }
         double p = hs_ref_load_parameter(&update->master, &update->weight, i);
         const double g = whole_gradient(update, i, grad, p);
         p -= rate * (double)update->weight_decay * p;

@@ -30,6 +30,12 @@ typedef struct HsNamedTensor {
     const HsQuantized *quantized;
     int64_t first;
     HsTensorShare share;
+    /* To be written: elements [first, first + count) of this process's, into host memory, by what the caller noted of
+     * the tensor; NULL: as they lie.  Neither transposed nor converted. */
+    HsStatus (*derive)(const struct HsNamedTensor *named, int64_t first, int64_t count, void *host);
+    const void *user;
+    int index;
+    int64_t before;
 } HsNamedTensor;
 
 /* Writes to exactly `path` and fsyncs (atomic renaming is the checkpoint's business).  Of tensors that are shared every

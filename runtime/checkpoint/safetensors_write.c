@@ -107,6 +107,9 @@ static HsStatus fetch(const char *path, const HsNamedTensor *named, size_t first
     *bytes = malloc(size);
     if (!*bytes)
         return hs_fail(HS_ENOMEM, "%s: no memory for %zu bytes of %s", path, size, named->name);
+    const size_t width = hs_dtype_bytes(named->tensor.dtype);
+    if (named->derive)
+        return named->derive(named, (int64_t)(first / width), (int64_t)(size / width), *bytes);
     HsStatus status = context->device->copy(context->device, context->stream, *bytes,
                                             (const unsigned char *)named->tensor.data + first, size);
     if (status == HS_OK)
@@ -123,7 +126,7 @@ static bool is_on_host(const HsNamedTensor *named)
 static HsStatus put_bytes(int descriptor, const char *path, XXH3_state_t *hash, const HsNamedTensor *named)
 {
     const size_t size = hs_tensor_bytes(&named->tensor);
-    if (is_on_host(named) || size == 0)
+    if ((is_on_host(named) && !named->derive) || size == 0)
         return put(descriptor, path, hash, named->tensor.data, size);
     HsStatus status = HS_OK;
     for (size_t first = 0; first < size && status == HS_OK; first += PIECE_BYTES) {
@@ -187,7 +190,9 @@ static HsStatus assemble(const HsNamedTensor *named, int64_t at, int64_t count, 
         to = to > from ? to : from;
         starts[r] = (size_t)(from - at) * bytes;
         starts[r + 1] = (size_t)(to - at) * bytes;
-        if (r == share->comm->rank && to > from)
+        if (r == share->comm->rank && to > from && named->derive)
+            HS_TRY(named->derive(named, from - first, to - from, piece + starts[r]));
+        else if (r == share->comm->rank && to > from)
             HS_TRY(context->device->copy(context->device, context->stream, piece + starts[r],
                                          (const unsigned char *)named->tensor.data + (size_t)(from - first) * bytes,
                                          (size_t)(to - from) * bytes));
@@ -223,6 +228,7 @@ static HsStatus put_tensor(int descriptor, const char *path, XXH3_state_t *hash,
     if (named->share.comm)
         return put_shared(descriptor, path, hash, named);
     assert(named->shift == 0 || named->converted);
+    assert(!named->derive || (!turned && !named->converted));
     if (!turned && !named->converted && named->tensor.data)
         return put_bytes(descriptor, path, hash, named);
     if (!is_on_host(named) && count > 0) {

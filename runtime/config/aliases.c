@@ -172,9 +172,13 @@ const HsAlias hs_config_choice_aliases[] = {
       "paged_adamw paged_adamw_32bit adamw_32bit torch_adamw" },
     { "optimizer.kind", "adamwfp8", "adamw_fp8 adamw_torch_8bit_fp8 fp8_adamw" },
     { "optimizer.kind", "sgd", "momentum sgd_momentum nesterov" },
+    { "optimizer.kind", "schedule-free",
+      "schedulefree schedule_free adamw_schedule_free adamw_schedulefree schedule_free_adamw schedulefree_adamw "
+      "adamwschedulefree" },
     { "optimizer.kind", "muon", "moonlight muon_hybrid muon_adamw" },
     { "optimizer.groups.kind", "adamw8bit", "adamw_8bit adam8bit paged_adamw_8bit" },
     { "optimizer.groups.kind", "adamw", "adam adamw_torch" },
+    { "optimizer.groups.kind", "schedule-free", "schedulefree schedule_free adamw_schedule_free" },
     { "schedule.kind", "cosine",
       "cosine_with_warmup cosine_annealing cosine_with_min_lr cosine_decay warmup_cosine cosine_with_restarts "
       "cosineannealinglr" },

@@ -338,10 +338,23 @@ static HsStatus check_known(const HsConfig *config, const HsContinualConfig *str
     return HS_OK;
 }
 
+static bool is_schedule_free(const HsConfig *config)
+{
+    bool is = hs_is(config->optimizer.kind, "schedule-free");
+    for (int i = 0; i < config->group_count; i++)
+        is = is || hs_is(config->groups[i].kind, "schedule-free");
+    return is;
+}
+
 /* What a strategy makes of the weights between two tasks would be in no average of theirs. */
 static HsStatus check_average(const HsConfig *config, const HsContinualConfig *strategies)
 {
     const HsStrategy *replaces = hs_continual_replaces_weights(strategies);
+    if (replaces && is_schedule_free(config))
+        return hs_config_relation_fail(config, "optimizer.kind", "continual.strategy",
+                                       "optimizer.kind: schedule-free evaluates and saves a mean over all steps, and "
+                                       "strategy %s makes other weights between tasks: choose another of the two",
+                                       replaces->name);
     if (config->average.decay == 0 || !replaces)
         return HS_OK;
     return hs_config_relation_fail(config, "average.decay", "continual.strategy",
@@ -419,6 +432,30 @@ static HsStatus check_moments(const HsConfig *config)
                                    "optimizer.moments: %s is for AdamW's moments, and optimizer.kind: sgd has none; "
                                    "leave it out, or set optimizer.kind: adamw",
                                    config->optimizer.moments);
+}
+
+/* It has a mean already, which beta1 mixes with the newest weights.  train.size would give it AdamW's rate, and a rate that
+ * falls. */
+static HsStatus check_schedule_free(const HsConfig *config)
+{
+    if (!is_schedule_free(config))
+        return HS_OK;
+    if (config->average.decay > 0)
+        return hs_config_relation_fail(config, "average.decay", "optimizer.kind",
+                                       "average.decay: optimizer.kind: schedule-free evaluates and saves a mean of its "
+                                       "weights already; leave average.decay out, or choose another kind");
+    if (config->optimizer.betas[0] == 0)
+        return hs_config_relation_fail(config, "optimizer.betas", "optimizer.kind",
+                                       "optimizer.betas: with optimizer.kind: schedule-free the first must be above 0, "
+                                       "such as 0.9: gradients are taken that far from the newest weights");
+    const bool whole = hs_is(config->optimizer.kind, "schedule-free");
+    const bool rate = hs_config_is_set(config, "learning_rate"), schedule = hs_config_is_set(config, "schedule.kind");
+    if (whole && config->train.size[0] != '\0' && !(rate && schedule))
+        return hs_config_relation_fail(config, "train.size", "optimizer.kind",
+                                       "train.size has no rule for the rate of optimizer.kind: schedule-free: set "
+                                       "learning_rate (some 3 to 10 times AdamW's), and schedule.kind: constant with "
+                                       "schedule.warmup_steps");
+    return HS_OK;
 }
 
 static HsStatus check_mixtures(const HsConfig *config)
@@ -511,6 +548,7 @@ HsStatus hs_config_check(HsConfig *config)
         return hs_config_relation_fail(config, "optimizer.nesterov", "optimizer.momentum",
                                        "optimizer.nesterov: true needs optimizer.momentum above 0");
     HS_TRY(check_moments(config));
+    HS_TRY(check_schedule_free(config));
     HS_TRY(check_continual(config));
     HS_TRY(check_mixtures(config));
     HS_TRY(check_length_groups(config));

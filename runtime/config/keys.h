@@ -334,21 +334,25 @@ enum { HS_MOST_LAYERS = 1024 };
     X(S, STRING, FIXED, init_from, "", 0, 0, NULL, HS_UNIT_PATH,                                                     \
       "a folder of PEFT's format with adapters to train further")
 
-#define HS_KEYS_OPTIMIZER(X, S)                                                                                     \
-    X(S, STRING, FIXED, kind, "adamw", 0, 0, HS_WORDS(HS_OPTIMIZERS), "",                                           \
-      "update rule; adamw8bit: AdamW with moments of 2.03 bytes a parameter in place of 8 (codes of 8 bits, one "   \
-      "absmax for 256 of them), those of embeddings and of parameters under 4096 elements in f32; adamwfp8: the "   \
-      "same with fp8 numbers as codes, rounded stochastically, m in E4M3 and v in E5M2, coarser near a block's "    \
-      "largest; muon: matrices of the blocks by Muon (section muon), all else by AdamW; its step has the size "     \
-      "of AdamW's, 0.2 sqrt(max(rows, columns)) times the orthogonal matrix, so that AdamW's learning rate serves") \
-    X(S, STRING, FIXED, moments, "f32", 0, 0, "f32|bf16", "",                                                       \
-      "format of AdamW's two moments; bf16: 4 bytes a parameter in place of 8, rounded stochastically; it serves "  \
-      "what adamw updates; with adamw8bit, adamwfp8 and muon, what those leave to it; SGD's and Muon's momentum "   \
-      "stay f32")                                                                                                   \
-    X(S, REALS2, FIXED, betas, "[0.9, 0.95]", 0, 0.9999999, NULL, "", "AdamW's decay rates of the two moments")     \
-    X(S, REAL, FIXED, epsilon, 1e-8, 1e-30, 1, NULL, "", "AdamW: added after the bias correction")                  \
-    X(S, REAL, FIXED, momentum, 0.9, 0, 0.9999999, NULL, "", "SGD")                                                 \
-    X(S, BOOL, FIXED, nesterov, false, 0, 1, NULL, "", "SGD")                                                       \
+#define HS_KEYS_OPTIMIZER(X, S)                                                                                      \
+    X(S, STRING, FIXED, kind, "adamw", 0, 0, HS_WORDS(HS_OPTIMIZERS), "",                                            \
+      "update rule; adamw8bit: AdamW with moments of 2.03 bytes a parameter in place of 8 (codes of 8 bits, one "    \
+      "absmax for 256 of them), those of embeddings and of parameters under 4096 elements in f32; adamwfp8: the "    \
+      "same with fp8 numbers as codes, rounded stochastically, m in E4M3 and v in E5M2, coarser near a block's "     \
+      "largest; muon: matrices of the blocks by Muon (section muon), all else by AdamW; its step has the size "      \
+      "of AdamW's, 0.2 sqrt(max(rows, columns)) times the orthogonal matrix, so that AdamW's learning rate serves; " \
+      "schedule-free: AdamW that needs no falling rate (Defazio et al. 2024), for schedule.kind: constant after a "  \
+      "warm-up; what is evaluated, sampled, saved as the model and exported is a mean over all steps")               \
+    X(S, STRING, FIXED, moments, "f32", 0, 0, "f32|bf16", "",                                                        \
+      "format of AdamW's two moments; bf16: 4 bytes a parameter in place of 8, rounded stochastically; it serves "   \
+      "what adamw updates; with adamw8bit, adamwfp8 and muon, what those leave to it; with schedule-free, both of "  \
+      "what it keeps; SGD's and Muon's momentum stay f32")                                                           \
+    X(S, REALS2, FIXED, betas, "[0.9, 0.95]", 0, 0.9999999, NULL, "",                                                \
+      "AdamW's decay rates of the two moments; schedule-free: the first is the mean's part of where gradients are "  \
+      "taken, the newest weights have the rest")                                                                     \
+    X(S, REAL, FIXED, epsilon, 1e-8, 1e-30, 1, NULL, "", "AdamW: added after the bias correction")                   \
+    X(S, REAL, FIXED, momentum, 0.9, 0, 0.9999999, NULL, "", "SGD")                                                  \
+    X(S, BOOL, FIXED, nesterov, false, 0, 1, NULL, "", "SGD")                                                        \
     X(S, REAL, FIXED, clip_norm, 1.0, 0, HS_NO_BOUND, NULL, "", "largest global gradient norm; 0: no clipping")
 
 /* Jordan et al. 2024 (kellerjordan.github.io/posts/muon); the step's size: Liu et al. 2025, "Muon is scalable for LLM

@@ -116,16 +116,24 @@ static HsStatus call_begin(HsTrial *trial, HsContext *context, const HsTensor *t
                                                          .gradient_scales = t[GRADIENT_SCALES].data });
 }
 
-/* Counts, verdicts and the state must be the reference's; a computed number may end otherwise.  Of a double the lower
+/* Counts, verdicts and the loss scale must be the reference's; a computed number may end otherwise.  Of a double the lower
  * word is the end. */
 static bool accepts_near(const HsTrial *trial, int operand, int64_t element, double value)
 {
     const int32_t expected = ((const int32_t *)trial->operands[operand].exact.data)[element];
     const size_t at = (size_t)element * sizeof(int32_t);
-    const bool computed = operand == SCALARS ? at < offsetof(HsStepScalars, skip)
-                                             : operand == OUTCOME && (at == offsetof(HsStepOutcome, gradient_norm) ||
-                                                                      at == offsetof(HsStepOutcome, clip_coefficient) ||
-                                                                      at == offsetof(HsStepOutcome, learning_rate));
+    static const size_t of_state[] = { offsetof(HsStepState, counters.largest_rate),
+                                       offsetof(HsStepState, counters.rate_squares) };
+    static const size_t of_outcome[] = { offsetof(HsStepOutcome, gradient_norm),
+                                         offsetof(HsStepOutcome, clip_coefficient),
+                                         offsetof(HsStepOutcome, learning_rate),
+                                         offsetof(HsStepOutcome, state.counters.largest_rate),
+                                         offsetof(HsStepOutcome, state.counters.rate_squares) };
+    const size_t *const places = operand == STATE ? of_state : of_outcome;
+    const size_t count = operand == STATE ? HS_COUNT_OF(of_state) : operand == OUTCOME ? HS_COUNT_OF(of_outcome) : 0;
+    bool computed = operand == SCALARS && at < offsetof(HsStepScalars, skip);
+    for (size_t i = 0; i < count; i++)
+        computed = computed || at == places[i];
     return computed && fabs(value - (double)expected) <= WORDS_APART;
 }
 

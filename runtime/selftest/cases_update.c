@@ -68,6 +68,19 @@ static const HsCase adamw_cases[] = {
     ROUNDED_MOMENTS(129, HS_CASE_PATH | HS_CASE_ANCHOR | HS_CASE_IMPORTANCE),
     ROUNDED_MOMENTS(1023, HS_CASE_PULL | HS_CASE_ANCHOR | HS_CASE_PROXIMAL),
     ROUNDED_MOMENTS(64, HS_CASE_UNALIGNED),
+    UPDATE(1, HS_CASE_SCHEDULE_FREE),
+    UPDATE(7, HS_CASE_SCHEDULE_FREE),
+    UPDATE(17, HS_CASE_SCHEDULE_FREE),
+    UPDATE(65, HS_CASE_SCHEDULE_FREE),
+    UPDATE(129, HS_CASE_SCHEDULE_FREE),
+    UPDATE(5000, HS_CASE_SCHEDULE_FREE),
+    GUARDED(17, HS_CASE_SCHEDULE_FREE),
+    GUARDED(1023, HS_CASE_SCHEDULE_FREE),
+    GUARDED(64, HS_CASE_SCHEDULE_FREE | HS_CASE_UNALIGNED),
+    ROUNDED_MOMENTS(17, HS_CASE_SCHEDULE_FREE),
+    ROUNDED_MOMENTS(5000, HS_CASE_SCHEDULE_FREE),
+    ROUNDED_MOMENTS(129, HS_CASE_SCHEDULE_FREE | HS_CASE_PATH | HS_CASE_ANCHOR | HS_CASE_IMPORTANCE),
+    ROUNDED_MOMENTS(64, HS_CASE_SCHEDULE_FREE | HS_CASE_UNALIGNED),
 };
 
 #define SGD(n)         UPDATE(n, 0), UPDATE(n, HS_CASE_MOMENTUM), UPDATE(n, HS_CASE_MOMENTUM | HS_CASE_NESTEROV)
@@ -126,7 +139,9 @@ static const HsStepScalars step_scalars = { .learning_rate = 0.01f,
                                             .gradient_multiplier = 0.37f,
                                             .bias_correction1 = 0.271f,
                                             .bias_correction2 = 0.0297f,
-                                            .unscale = 0.61f };
+                                            .unscale = 0.61f,
+                                            .free_rate = 0.013f,
+                                            .free_weight = 0.21f };
 static const float decay = 0.1f, rate_scale = 0.5f, beta1 = 0.9f, beta2 = 0.99f, adam_epsilon = 1e-8f, momentum = 0.9f;
 /* lr strength importance is near 1 in the proximal step, and the pull in the gradient step some hundred gradients. */
 static const float strength = 300.0f;
@@ -202,6 +217,7 @@ static HsStatus call_adamw(HsTrial *trial, HsContext *context, const HsTensor *t
                                                 .beta1 = beta1,
                                                 .beta2 = beta2,
                                                 .epsilon = adam_epsilon,
+                                                .schedule_free = hs_case_has(trial, HS_CASE_SCHEDULE_FREE),
                                                 .m = t[M],
                                                 .v = t[V] });
 }
@@ -211,9 +227,10 @@ static const double *parameter_before(const HsTrial *trial)
     return hs_initial(trial, hs_operand_present(trial, MASTER) ? MASTER : WEIGHT);
 }
 
-static double learning_rate(void)
+static double learning_rate(const HsTrial *trial)
 {
-    return (double)step_scalars.learning_rate * (double)rate_scale;
+    const bool free = hs_case_has(trial, HS_CASE_SCHEDULE_FREE);
+    return (double)(free ? step_scalars.free_rate : step_scalars.learning_rate) * (double)rate_scale;
 }
 
 /* strength * importance, 0 without an anchor */
@@ -257,8 +274,9 @@ static void bound_finish(HsTrial *trial, int64_t i, double error)
     const int kept = master ? MASTER : WEIGHT;
     const double p = hs_exact(trial, kept)[i];
     if (hs_case_has(trial, HS_CASE_PROXIMAL))
-        error += hs_gamma(7) * learning_rate() * pull(trial, i) * (fabs(p - hs_initial(trial, ANCHOR)[i]) + error) +
-                 hs_gamma(1) * fabs(p);
+        error +=
+            hs_gamma(7) * learning_rate(trial) * pull(trial, i) * (fabs(p - hs_initial(trial, ANCHOR)[i]) + error) +
+            hs_gamma(1) * fabs(p);
     hs_bound_parameter(trial, WEIGHT, MASTER, i, error);
     if (!hs_operand_present(trial, PATH))
         return;
@@ -270,6 +288,27 @@ static void bound_finish(HsTrial *trial, int64_t i, double error)
     trial->operands[PATH].error[i] = g * (stored + hs_gamma(3) * moved);
 }
 
+/* One element without a schedule, where v's relative error is known.  The direction is a quotient, which passes on the
+ * gradient's roundings and half of v's error and adds quotient, root and sum, plus decay, fused.  Of the step's factor
+ * lr (b1 (1-c) - 1) each rounding is of no more than lr (b1 (1-c) + 1): product of rates, difference, sum, product; z - y
+ * has lr b1 (1-c).  Two fused additions follow. */
+static void bound_schedule_free(HsTrial *trial, int64_t i, double relative)
+{
+    const double g = gradient_size(trial, i), p = fabs(parameter_before(trial)[i]), rate = learning_rate(trial);
+    const double c = (double)step_scalars.free_weight, kept = (double)beta1 * (1.0 - c);
+    const double apart = fabs(hs_initial(trial, M)[i]);
+    const double quotient = g / (sqrt(hs_exact(trial, V)[i]) + (double)adam_epsilon);
+    const double direction = quotient + (double)decay * p;
+    const double off =
+        (hs_gamma(gradient_roundings(trial) + 3 + HS_FUNCTION_ROUNDINGS) + relative / 2) * (1 + relative) * quotient +
+        hs_gamma(1) * direction;
+    const double step = rate * (kept + 1.0), back = rate * kept;
+    trial->operands[M].error[i] =
+        back * off + hs_gamma(5) * back * direction + hs_gamma(2) * (apart + back * direction);
+    bound_finish(trial, i,
+                 step * off + hs_gamma(5) * step * direction + hs_gamma(2) * (p + c * apart + step * direction));
+}
+
 /* m: two products and an addition after the gradient's roundings.  v: the same with g^2, where all terms are positive
  * but g itself may be a difference.  The step m/bc1 / (sqrt(v/bc2) + eps) passes m's error on and half of v's relative
  * one, and adds its own roundings. */
@@ -277,12 +316,16 @@ static void bound_adamw(HsTrial *trial)
 {
     const int roundings = gradient_roundings(trial);
     for (int64_t i = 0; i < trial->config->columns && !hs_case_has(trial, HS_CASE_SKIP); i++) {
-        const double g = gradient_size(trial, i), b1 = (double)beta1, b2 = (double)beta2, rate = learning_rate();
+        const double g = gradient_size(trial, i), b1 = (double)beta1, b2 = (double)beta2, rate = learning_rate(trial);
         const double m = b1 * fabs(hs_initial(trial, M)[i]) + (1.0 - b1) * g, v = hs_exact(trial, V)[i];
         const double v_size = b2 * hs_initial(trial, V)[i] + (1.0 - b2) * g * g;
         const double p = fabs(parameter_before(trial)[i]);
         trial->operands[M].error[i] = hs_gamma(3 + roundings) * m;
         trial->operands[V].error[i] = hs_gamma(4 + 2 * roundings) * v_size;
+        if (hs_case_has(trial, HS_CASE_SCHEDULE_FREE)) {
+            bound_schedule_free(trial, i, trial->operands[V].error[i] / v);
+            continue;
+        }
         const double step = rate * m / (double)step_scalars.bias_correction1 /
                             (sqrt(v / (double)step_scalars.bias_correction2) + (double)adam_epsilon);
         /* |sqrt(1 + e) - 1| <= e / 2 (1 + e); quotients, products, root and sum: 8 and a function */
@@ -380,7 +423,7 @@ static void bound_adamw8bit(HsTrial *trial)
                                          &trial->operands[V_ABSMAX].error[i / HS_DYNAMIC_BLOCK] };
         *absmax_error[0] = fmax(*absmax_error[0], m.error);
         *absmax_error[1] = fmax(*absmax_error[1], v.error);
-        const double p = fabs(parameter_before(trial)[i]), rate = learning_rate();
+        const double p = fabs(parameter_before(trial)[i]), rate = learning_rate(trial);
         const double m_size = m.error / hs_gamma(roundings);
         const double step = rate * m_size / (double)step_scalars.bias_correction1 /
                             (sqrt(v.after / (double)step_scalars.bias_correction2) + (double)adam_epsilon);
@@ -532,7 +575,7 @@ static void bound_sgd(HsTrial *trial)
 {
     const int roundings = gradient_roundings(trial);
     for (int64_t i = 0; i < trial->config->columns && !hs_case_has(trial, HS_CASE_SKIP); i++) {
-        const double p = fabs(parameter_before(trial)[i]), rate = learning_rate();
+        const double p = fabs(parameter_before(trial)[i]), rate = learning_rate(trial);
         const double descent = gradient_size(trial, i) + (double)decay * p;
         double direction = descent;
         if (hs_case_has(trial, HS_CASE_MOMENTUM)) {
@@ -730,7 +773,7 @@ static HsStatus call_descend(HsTrial *trial, HsContext *context, const HsTensor 
 static void bound_descend(HsTrial *trial)
 {
     for (int64_t i = 0; i < trial->config->columns && !hs_case_has(trial, HS_CASE_SKIP); i++) {
-        const double p = fabs(parameter_before(trial)[i]), rate = learning_rate();
+        const double p = fabs(parameter_before(trial)[i]), rate = learning_rate(trial);
         const double step = rate * fabs(hs_initial(trial, DIRECTION)[i]);
         bound_finish(trial, i, hs_gamma(5) * (p * (1.0 + rate * (double)decay) + step));
     }

@@ -168,6 +168,7 @@ static HsStatus create_workspace(HsTraining *training)
     dry.observer = NULL;
     dry.workspace_needed = 0;
     HS_TRY(hs_optimizer_update(&training->optimizer, &dry, training->spans, training->span_count));
+    HS_TRY(hs_optimizer_show(&training->optimizer, &dry, training->spans, training->span_count));
     HS_TRY(hs_continual_dry_run(training->continual, &dry));
     HS_TRY(hs_partial_sums_dry_run(&training->exchange.sums, &dry));
     HS_TRY(hs_training_dry_renew(training, &dry));

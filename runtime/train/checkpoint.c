@@ -3,9 +3,9 @@
  * What a checkpoint of a run holds, and the way back.
  *
  *   model.safetensors      every parameter: the FP32 master where there is one, else the weight itself; with
- *                          average.decay the average
- *   optimizer.safetensors  "<parameter>.<m|v|m_absmax|v_absmax|momentum|second_moment>" for every trainable parameter,
- *                          and with average.decay "<parameter>.trained", what model.safetensors has without
+ *                          average.decay the average, of schedule-free x
+ *   optimizer.safetensors  "<parameter>.<m|v|m_absmax|v_absmax|momentum|second_moment|z_minus_y>" for every trainable
+ *                          parameter, and with those two "<parameter>.trained", what model.safetensors has without
  *                          of delayed scaling (precision.fp8) also fp8.history, fp8.kept and fp8.recorded
  *   trainer.json           HsTrainingState (numbers.c); the strategies' part (checkpoint_continual.c)
  *   continual.safetensors  the strategies' tensors and the replay buffer
@@ -58,13 +58,15 @@ static HsStatus list_scales(HsRun *run, TensorLists *lists)
     return HS_OK;
 }
 
-/* A state by its name, or in place of the average, which the model's file has, what is trained. */
+/* A state by its name.  Where the model's file has a mean, what is trained: in the average's place, or, of schedule-free,
+ * behind the states. */
 static HsNamedTensor entry_of(HsTraining *training, int parameter, int state)
 {
     const HsOptimizerConfig *rules = &training->optimizer.config;
     const HsShards *shards = &training->exchange.shards;
     const HsSpan *span = &shards->whole[parameter];
-    const bool trained = &span->state[state] == hs_optimizer_average(rules, span);
+    const bool trained =
+        &span->state[state] == hs_optimizer_average(rules, span) || state == hs_optimizer_state_count(rules, span);
     const HsTensor *tensor = &span->state[state];
     if (trained)
         tensor = hs_tensor_present(&span->master) ? &span->master : &span->weight;
@@ -91,6 +93,8 @@ static HsStatus list_tensors(HsRun *run, TensorLists *lists)
     const HsStatus status = averaged ? hs_weights_list(model, averaged, shards->whole_count, &training->engine.context,
                                                        HS_NAMING_OWN, &lists->model)
                                      : hs_fail(HS_ENOMEM, "no memory to list %zu parameters of a checkpoint", count);
+    if (status == HS_OK)
+        hs_training_derive_items(training, averaged, &lists->model);
     free(averaged);
     HS_TRY(status);
     enum { SCALES = 3 };
@@ -98,7 +102,9 @@ static HsStatus list_tensors(HsRun *run, TensorLists *lists)
     if (!lists->optimizer)
         return hs_fail(HS_ENOMEM, "no memory to list %zu tensors of a checkpoint", count);
     for (int i = 0; i < shards->whole_count; i++)
-        for (int s = 0; s < hs_optimizer_state_count(rules, &shards->whole[i]); s++)
+        for (int s = 0;
+             s < hs_optimizer_state_count(rules, &shards->whole[i]) + hs_optimizer_derives(rules, &shards->whole[i]);
+             s++)
             lists->optimizer[lists->optimizer_count++] = entry_of(training, i, s);
     return list_scales(run, lists);
 }

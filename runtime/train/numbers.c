@@ -10,7 +10,7 @@
 
 #include "runtime/train/run.h"
 
-enum NumberKind { NUMBER_INTEGER, NUMBER_REAL, NUMBER_FLOAT };
+enum NumberKind { NUMBER_INTEGER, NUMBER_REAL, NUMBER_FLOAT, NUMBER_SUM };
 
 #define HASH_MOST (((int64_t)1 << 48) - 1)
 
@@ -33,7 +33,11 @@ enum NumberKind { NUMBER_INTEGER, NUMBER_REAL, NUMBER_FLOAT };
     {                                                                       \
 #member, NUMBER_REAL, offsetof(HsTrainingState, member), 0, 0, true \
     }
-/* Not in every checkpoint: 0 where it is missing. */
+/* Not in every checkpoint: 0 where it is missing.  Sums, of HsStepCounters, are finite, and not below 0. */
+#define SUM_ADDED(member)                                                           \
+    {                                                                               \
+#member, NUMBER_SUM, offsetof(HsTrainingState, counters.member), 0, 0, true \
+    }
 #define INTEGER_ADDED(member, most)                                               \
     {                                                                             \
 #member, NUMBER_INTEGER, offsetof(HsTrainingState, member), 0, most, true \
@@ -78,6 +82,8 @@ static const struct {
     COUNT(consolidated_at),
     REAL(window_distillation), /* of no meaning where there are no steps of it */
     COUNT(window_distillation_steps),
+    SUM_ADDED(largest_rate),
+    SUM_ADDED(rate_squares),
     REAL_ADDED(rate_found), /* null: no trial was made */
     REAL(gain_loss),        /* of no meaning where since_gain is 0 */
 };
@@ -92,7 +98,7 @@ HsJson *hs_run_numbers_json(const HsTrainingState *state)
             int64_t value;
             memcpy(&value, field, sizeof value);
             hs_json_set_integer(json, table[i].name, value);
-        } else if (table[i].kind == NUMBER_REAL) {
+        } else if (table[i].kind == NUMBER_REAL || table[i].kind == NUMBER_SUM) {
             double value;
             memcpy(&value, field, sizeof value);
             hs_json_set_real(json, table[i].name, value); /* NAN becomes null */
@@ -131,11 +137,24 @@ static HsStatus read_real(const char *file, const HsJson *json, size_t row, char
     return HS_OK;
 }
 
+static HsStatus read_sum(const char *file, const HsJson *json, size_t row, char *field)
+{
+    double value = 0;
+    if (hs_json_get(json, table[row].name))
+        HS_TRY(hs_json_need_real(file, json, table[row].name, &value));
+    if (!(value >= 0))
+        return hs_fail(HS_EFORMAT, "%s: %s must not be below 0", file, table[row].name);
+    memcpy(field, &value, sizeof value);
+    return HS_OK;
+}
+
 HsStatus hs_run_read_numbers(const char *file, const HsJson *json, HsTrainingState *state)
 {
     for (size_t i = 0; i < NUMBERS; i++) {
         char *field = (char *)state + table[i].offset;
-        HS_TRY(table[i].kind == NUMBER_INTEGER ? read_integer(file, json, i, field) : read_real(file, json, i, field));
+        HS_TRY(table[i].kind == NUMBER_INTEGER ? read_integer(file, json, i, field)
+               : table[i].kind == NUMBER_SUM   ? read_sum(file, json, i, field)
+                                               : read_real(file, json, i, field));
     }
     return HS_OK;
 }

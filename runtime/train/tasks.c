@@ -35,8 +35,11 @@ HsStatus hs_training_begin_task(HsTraining *training)
             const bool first = task == training->continual_config.known; /* that changes the model */
             if (first || !hs_is(hs_training_schedule(training), "single"))
                 training->optimizer.counters.schedule_steps = 0;
-            if (first || !hs_training_keeps_moments(training))
+            if (first || !hs_training_keeps_moments(training)) {
                 HS_TRY(hs_optimizer_reset_state(&training->optimizer, context, training->spans, training->span_count));
+                if (hs_training_shows_means(training)) /* schedule-free begins with the mean */
+                    HS_TRY(hs_training_ready_weights(training));
+            }
         }
         HS_TRY(hs_training_meet_task(training, task));
         HS_TRY(hs_continual_begin_task(training->continual, context, task));

@@ -22,6 +22,7 @@
 #define HS_RUNTIME_TRAIN_TRAINING_H
 
 #include "optim/continual/continual.h"
+#include "runtime/checkpoint/weights.h"
 #include "runtime/data/stream/stream.h"
 #include "runtime/engine/decode.h"
 #include "runtime/engine/engine.h"
@@ -85,13 +86,6 @@ typedef struct HsLengths {
     int64_t total_steps;
 } HsLengths;
 
-/* What averages.c shows in place of the parameters. */
-typedef struct HsAveraging {
-    HsSpan *shown;  /* [span_count]: of this rank's, with averages as masters; NULL: there are none */
-    HsTensor *kept; /* [span_count]: weights without a master, while averages are shown */
-    HsArena memory; /* of those */
-} HsAveraging;
-
 /* Which process, and which of its virtual ranks, has what; how it goes from one to another. */
 typedef struct HsExchange {
     HsShards shards;              /* all trainable parameters, and which rank has which states */
@@ -149,7 +143,7 @@ typedef struct HsTraining {
     int32_t *openings; /* [tasks, vocabulary] how often a token began a window of a past task; NULL: not wanted */
     HsDataStream *stream;
     HsArena workspace; /* of operations outside the programs */
-    HsAveraging averaging;
+    HsSpan *averaged;  /* [span_count]: of this rank's, with averages as masters; NULL: there are none (averages.c) */
     HsStepQueue queue;
     bool batch_in_hand; /* the step that is being started has not accepted its batch yet */
     bool consolidating; /* the strategies' state is between two tasks: the checkpoint before it is the one to keep */
@@ -377,14 +371,18 @@ double hs_training_rate_scale(const HsTraining *training);
 /* By the run's evaluation program. */
 HsEvaluator hs_training_evaluator(HsTraining *training);
 
-/* averages.c; without average.decay these do nothing.  What stands between show and hide sees the averages as the
- * model's weights; hide passes on its status. */
+/* averages.c; without average.decay and schedule-free these do nothing.  What stands between show and hide sees the means
+ * as the model's weights, and no gradients; hide passes on its status. */
+bool hs_training_shows_means(const HsTraining *training);
 HsStatus hs_training_create_averages(HsTraining *training);
 void hs_training_destroy_averages(HsTraining *training);
 HsStatus hs_training_show_averages(HsTraining *training);
 HsStatus hs_training_hide_averages(HsTraining *training, HsStatus status);
-/* The whole parameters, with the averages in place of masters; the caller frees.  NULL: no memory */
+/* The whole parameters, with the averages in place of masters; of what schedule-free trains with a master, which a
+ * weight itself may be.  The caller frees.  NULL: no memory */
 HsSpan *hs_training_averaged_parameters(const HsTraining *training);
+/* Of the list that hs_weights_list made of those: to be written, what schedule-free derives. */
+void hs_training_derive_items(const HsTraining *training, const HsSpan *spans, HsWeights *weights);
 
 /* --- tasks.c --- */
 

@@ -65,7 +65,9 @@ turn=0
 for case in "optimizer:optimizer.moments=bf16" "weights:precision.master_weights=false" "gradients:precision.mode=fp32" \
     "gradients:precision.mode=fp16 precision.gradients=compute" "weights:optimizer.kind=sgd optimizer.nesterov=true" \
     "weights:optimizer.kind=adamw8bit" "weights:optimizer.kind=adamwfp8" "optimizer:average.decay=0.9" \
-    "weights:average.decay=0.9"; do
+    "weights:average.decay=0.9" "optimizer:optimizer.kind=schedule-free" \
+    "gradients:optimizer.kind=schedule-free precision.mode=fp32" \
+    "weights:optimizer.kind=schedule-free precision.master_weights=false"; do
     in_tier $((turn++)) 2 || continue
     rm -rf on off
     # shellcheck disable=SC2086

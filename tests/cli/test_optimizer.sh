@@ -28,6 +28,8 @@ for mode in fp32 bf16 fp16; do
     resumes rounded-$mode optimizer.moments=bf16 precision.mode=$mode
     resumes muon-$mode optimizer.kind=muon precision.mode=$mode
     resumes average-$mode average.decay=0.7 evaluation.every=5 checkpoint_freq=1 keep_checkpoints=100 precision.mode=$mode
+    resumes free-$mode optimizer.kind=schedule-free evaluation.every=5 checkpoint_freq=1 keep_checkpoints=100 \
+        precision.mode=$mode
     resumes frozen-$mode 'train.freeze=["*.h.0.*", embedding]' model.tie_head=false precision.mode=$mode
 done
 # shellcheck disable=SC2086
@@ -41,6 +43,10 @@ resumes rounded-stochastic optimizer.moments=bf16 precision.master_weights=false
 resumes stochastic optimizer.kind=muon muon.polynomial=polar-express optimizer.moments=bf16 precision.master_weights=false
 resumes average-stochastic average.decay=0.7 evaluation.every=5 checkpoint_freq=1 keep_checkpoints=100 \
     precision.master_weights=false
+resumes free-stochastic optimizer.kind=schedule-free evaluation.every=5 checkpoint_freq=1 keep_checkpoints=100 \
+    precision.master_weights=false
+resumes free-rounded optimizer.kind=schedule-free optimizer.moments=bf16 evaluation.every=5
+resumes free-group optimizer.kind=muon evaluation.every=5 'optimizer.groups=[{match: embedding, kind: schedule-free}]'
 resumes muon-today optimizer.kind=muon muon.beta2=0.95 muon.equilibrate=true muon.cautious_decay=true muon.head_group=1 \
     muon.momentum_warmup_steps=8 muon.momentum_end=0.8 schedule.kind=wsd
 resumes groups 'optimizer.groups=[{match: embedding, learning_rate: 1e-4}, {match: vector, kind: sgd, weight_decay: 0}]'
@@ -61,7 +67,7 @@ resumes_tasks() {
     rm -rf run
 }
 turn=0
-for what in optimizer.kind=muon "$eight" "$fp8" train.freeze=matrix; do
+for what in optimizer.kind=muon "$eight" "$fp8" train.freeze=matrix optimizer.kind=schedule-free; do
     while read -r settings; do
         # shellcheck disable=SC2086
         ! in_tier $((turn++)) 2 || resumes_tasks "$what" $settings
@@ -128,6 +134,50 @@ a, b = ([(e["step"], e["loss"], e["grad_norm"]) for e in map(json.loads, open(ru
 assert a and a == b, (a, b)
 PY
 done
+# Of schedule-free the model is x = y + (1 - 1 / beta1) (z - y), of the states in the same checkpoint: product and sum, and
+# one rounding to the model's format.  That is what was evaluated: in fp32 the checkpoint's loss has the run's digits.
+# Evaluations leave training as it is.
+for mode in fp32 bf16 fp16 stochastic; do
+    python3 - "free-$mode-a" <<'PY' || fail "free-$mode"
+import array, json, struct, sys
+def tensors(path):
+    data = open(path, "rb").read()
+    size = 8 + struct.unpack("<Q", data[:8])[0]
+    def values(row):
+        begin, end = (size + o for o in row["data_offsets"])
+        if row["dtype"] == "BF16": # the upper halves of f32
+            halves = array.array("H", data[begin:end])
+            return array.array("f", b"".join(struct.pack("<HH", 0, h) for h in halves))
+        return array.array("f", data[begin:end])
+    rows = json.loads(data[8:size])
+    narrow = {name for name, row in rows.items() if row.get("dtype") == "BF16"}
+    return {name: values(row) for name, row in rows.items() if row.get("dtype") in ("F32", "BF16")}, narrow
+apart = 0
+for step in (1, 5, 12):
+    folder = f"{sys.argv[1]}/checkpoints/step-{step:08}"
+    (model, narrow), (states, _) = tensors(folder + "/model.safetensors"), tensors(folder + "/optimizer.safetensors")
+    for name, saved in model.items():
+        for x, y, d in zip(saved, states[name + ".trained"], states[name + ".z_minus_y"], strict=True):
+            moved = (1 - 1 / 0.9) * d
+            bound = 3 * 2**-24 * (abs(y) + abs(moved)) + (2**-8 * abs(x) if name in narrow else 0)
+            assert abs(x - (y + moved)) <= bound, (name, step, x, y, d)
+            apart = max(apart, abs(x - y))
+assert apart > 1e-5, apart
+PY
+    plain="precision.mode=$mode"
+    [ $mode != stochastic ] || plain="precision.master_weights=false"
+    expect 0 "$trainer" --config tiny.yaml max_steps=12 out_dir="free-plain-$mode" optimizer.kind=schedule-free "$plain" \
+        checkpoint_freq=0 evaluation.every=12
+    python3 - "free-$mode-a" "free-plain-$mode" <<'PY' || fail "evaluations change how $mode trains without a schedule"
+import json, sys
+a, b = ([(e["step"], e["loss"], e["grad_norm"]) for e in map(json.loads, open(run + "/metrics.jsonl")) if e["event"] == "step"]
+        for run in sys.argv[1:])
+assert a and a == b, (a, b)
+PY
+done
+expect 0 "$trainer" eval --checkpoint free-fp32-a --batches 2
+says out "validation loss  $(python3 -c 'import json, sys
+print("%.6f" % [e for e in map(json.loads, open(sys.argv[1])) if e["event"] == "eval"][-1]["val_loss"])' free-fp32-a/metrics.jsonl)"
 expect 0 "$trainer" export --checkpoint average-fp32-a --out exported
 python3 - average-fp32-a/checkpoints/step-00000012/model.safetensors exported/model.safetensors <<'PY' || fail "an export has no averages"
 import json, struct, sys
@@ -191,6 +241,13 @@ refused() {
 }
 expect 2 "$trainer" --config tasks.yaml out_dir=refused continual.strategy=merge average.decay=0.9
 says err "strategy merge makes others between tasks: remove one of the two"
+expect 2 "$trainer" --config tasks.yaml out_dir=refused continual.strategy=merge optimizer.kind=schedule-free
+says err "strategy merge makes other weights between tasks: choose another of the two"
+refused "evaluates and saves a mean of its weights already; leave average.decay out" \
+    optimizer.kind=schedule-free average.decay=0.9
+refused "the first must be above 0" 'optimizer.groups=[{match: head, kind: schedule-free}]' optimizer.betas='[0, 0.95]' \
+    model.tie_head=false
+refused "train.size has no rule for the rate of optimizer.kind: schedule-free" optimizer.kind=schedule-free train.size=300k
 refused "optimizer.moments: bf16 is for AdamW's moments, and optimizer.kind: sgd has none" \
     optimizer.kind=sgd optimizer.moments=bf16
 refused 'train.freeze: `*.c_atn.*` names no parameter' 'train.freeze="*.c_atn.*"'

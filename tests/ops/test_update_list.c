@@ -41,6 +41,12 @@ static Rule rule_of(int tensor)
     return tensor % 5 ? ADAMW : (Rule)(tensor / 5 % RULES);
 }
 
+/* Of the same rules some with a schedule, some without. */
+static bool is_schedule_free(int tensor)
+{
+    return tensor % 7 > 4;
+}
+
 /* Of those with moments in 8 bits every second one. */
 static HsMomentMap map_of(int tensor)
 {
@@ -147,9 +153,13 @@ static void append(Data *data, int tensor)
                                                                            .v_absmax = t[ABSMAX_2] };
         break;
     default:
-        data->adamw[data->list.adamw_count++] = (HsAdamWArgs){
-            .update = update, .beta1 = 0.9f, .beta2 = beta2, .epsilon = 1e-8f, .m = t[MOMENT_1], .v = t[MOMENT_2]
-        };
+        data->adamw[data->list.adamw_count++] = (HsAdamWArgs){ .update = update,
+                                                               .beta1 = 0.9f,
+                                                               .beta2 = beta2,
+                                                               .epsilon = 1e-8f,
+                                                               .schedule_free = is_schedule_free(tensor),
+                                                               .m = t[MOMENT_1],
+                                                               .v = t[MOMENT_2] };
     }
 }
 
@@ -161,6 +171,8 @@ static void make(Data *data, bool skip)
                                     .bias_correction1 = 0.2f,
                                     .bias_correction2 = 0.1f,
                                     .unscale = 0.7f,
+                                    .free_rate = 0.007f,
+                                    .free_weight = 0.3f,
                                     .skip = skip };
     HsDevice *device = &data->device;
     void *memory, *record;

@@ -61,6 +61,57 @@ HS_SIMD void adamw_chunk(const HsAdamWArgs *args, const HsProtection *protection
     }
 }
 
+/* D = g / (sqrt(v) + eps) + wd p;  p += c m + lr (b1 (1-c) - 1) D;  m = (1-c) m - lr b1 (1-c) D, which is z - p */
+HS_SIMD void schedule_free_chunk(const HsAdamWArgs *args, const HsProtection *protection, HsDtype gradient,
+                                 HsDtype copy, HsDtype moments, HsRowBlock range)
+{
+    const HsUpdateArgs *update = &args->update;
+    const HsStepScalars *scalars = update->scalars;
+    const float rate = scalars->free_rate * update->learning_rate_scale, c = scalars->free_weight;
+    const float step = HS_RULE_FREE_STEP(hs_cpu_fma, rate, args->beta1, c);
+    const float back = HS_RULE_FREE_BACK(rate, args->beta1, c);
+    const float beta2 = args->beta2, multiplier = scalars->gradient_multiplier;
+    uint32_t word[64];
+    HS_FOR_LANES(i, left, range.begin, range.end)
+    {
+        const HsF32x16 raw = hs_simd_load_part(gradient, update->grad.data, i, left);
+        const HsF32x16 before = hs_update_load_parameter(update, copy, i, left);
+        HsF32x16 g = raw * multiplier;
+        if (protection)
+            g = hs_update_with_penalty(protection, g, before, i, left);
+        const HsF32x16 apart = hs_simd_load_part(moments, args->m.data, i, left);
+        const HsF32x16 v_old = hs_simd_load_part(moments, args->v.data, i, left);
+        const HsF32x16 v = HS_RULE_ADAMW_V(hs_simd_fma, v_old, g, beta2, 1.0f - beta2);
+        const HsF32x16 direction =
+            HS_RULE_FREE_DIRECTION(hs_simd_fma, hs_simd_sqrt, g, v, before, update->weight_decay, args->epsilon);
+        const HsF32x16 p = HS_RULE_FREE_P(hs_simd_fma, before, apart, c, direction, step);
+        const HsF32x16 m = HS_RULE_FREE_D(hs_simd_fma, apart, c, direction, back);
+        if (moments == HS_BF16) {
+            store_rounded_moments(args, word, i, m, v, left);
+        } else {
+            hs_simd_store_part(HS_F32, args->m.data, i, m, left);
+            hs_simd_store_part(HS_F32, args->v.data, i, v, left);
+        }
+        hs_update_finish(update, protection, gradient, copy, word, i, left, rate, raw, before, p);
+    }
+}
+
+static void schedule_free_range(const void *arguments, HsRowBlock range)
+{
+    const HsAdamWArgs *args = arguments;
+    const HsProtection *protection = &args->update.protection;
+    const bool guarded = hs_update_is_protected(protection), rounded = args->m.dtype == HS_BF16;
+    const HsDtype gradient = args->update.grad.dtype, copy = args->update.weight.dtype;
+    if (gradient == HS_F32 && copy == HS_BF16 && !guarded && !rounded)
+        schedule_free_chunk(args, NULL, HS_F32, HS_BF16, HS_F32, range);
+    else if (gradient == HS_F32 && copy == HS_F32 && !guarded && !rounded)
+        schedule_free_chunk(args, NULL, HS_F32, HS_F32, HS_F32, range);
+    else if (guarded)
+        schedule_free_chunk(args, protection, gradient, copy, args->m.dtype, range);
+    else
+        schedule_free_chunk(args, NULL, gradient, copy, args->m.dtype, range);
+}
+
 static void adamw_range(const void *arguments, HsRowBlock range)
 {
     const HsAdamWArgs *args = arguments;
@@ -87,7 +138,8 @@ static void adamw_range(const void *arguments, HsRowBlock range)
 
 HsStatus HS_ISA_NAME(hs_cpu_adamw)(HsContext *context, const HsAdamWArgs *args)
 {
-    hs_update_through_pieces(context, &args->update, HS_PIECE_GRAIN, adamw_range, args);
+    hs_update_through_pieces(context, &args->update, HS_PIECE_GRAIN,
+                             args->schedule_free ? schedule_free_range : adamw_range, args);
     return HS_OK;
 }
 

@@ -18,12 +18,15 @@ namespace HS_CUDA_NAMESPACE
 namespace
 {
 
+/* schedule_free chooses the kernel; it stands here, too, so that a launch has tensors of one rule only. */
 struct AdamWSettings {
     float beta1, beta2, epsilon;
+    bool schedule_free;
 
     bool operator==(const AdamWSettings &other) const
     {
-        return beta1 == other.beta1 && beta2 == other.beta2 && epsilon == other.epsilon;
+        return beta1 == other.beta1 && beta2 == other.beta2 && epsilon == other.epsilon &&
+               schedule_free == other.schedule_free;
     }
 };
 
@@ -109,6 +112,71 @@ template <typename Moment> struct AdamW {
                 p[j] = after_proximal(protection, guard, j, p[j], rate);
         }
         round_moments(rng, i, m_new, v_new, m_quad, v_quad);
+        store_quad<whole>(m, i, left, m_quad);
+        store_quad<whole>(v, i, left, v_quad);
+        parameter.template store<whole>(i, left, p, stored);
+        if constexpr (guarded)
+            store_path<whole>(protection, guard, i, left, raw, scalars.unscale, stored, before);
+    }
+};
+
+/* D = g / (sqrt(v) + eps) + wd p;  p += c m + lr (b1 (1-c) - 1) D;  m = (1-c) m - lr b1 (1-c) D, which is z - p */
+template <typename Moment> struct ScheduleFree {
+    using Settings = AdamWSettings;
+    static constexpr int states = 2, part_elements = QUAD_BLOCK_ELEMENTS;
+    float beta1, beta2, epsilon, weight_decay, learning_rate_scale;
+    Moment *m, *v;
+    HsRng rng;
+
+    static __device__ __forceinline__ ScheduleFree of(const Settings &settings, const UpdateEntry<states> &entry,
+                                                      const HsRng &rng)
+    {
+        return ScheduleFree{ settings.beta1,
+                             settings.beta2,
+                             settings.epsilon,
+                             entry.weight_decay,
+                             entry.learning_rate_scale,
+                             static_cast<Moment *>(entry.state[0]),
+                             static_cast<Moment *>(entry.state[1]),
+                             rng };
+    }
+
+    template <bool whole, bool guarded, typename Gradient, typename Parameter>
+    __device__ __forceinline__ void update(const HsStepScalars *scalars_pointer, Gradient *grad,
+                                           const Parameter &parameter, const Protection &protection, int64_t i,
+                                           int left) const
+    {
+        const HsStepScalars scalars = *scalars_pointer;
+        const Pack<Gradient, QUAD> raw_quad = load_quad<whole>(grad, i, left);
+        const auto before_quad = load_quad<whole>(parameter.kept(), i, left);
+        Pack<Moment, QUAD> m_quad = load_quad<whole>(m, i, left), v_quad = load_quad<whole>(v, i, left);
+        Guard guard;
+        if constexpr (guarded)
+            guard = load_guard<whole>(protection, i, left);
+
+        clear_quad<whole>(grad, i, left);
+        if (scalars.skip)
+            return;
+        const float rate = scalars.free_rate * learning_rate_scale, c = scalars.free_weight;
+        const float step = HS_RULE_FREE_STEP(fmaf, rate, beta1, c), back = HS_RULE_FREE_BACK(rate, beta1, c);
+        float raw[QUAD], before[QUAD], p[QUAD], stored[QUAD], m_new[QUAD], v_new[QUAD];
+        widen(raw_quad, raw);
+        widen(before_quad, before);
+        widen(m_quad, m_new);
+        widen(v_quad, v_new);
+#pragma unroll
+        for (int j = 0; j < QUAD; j++) {
+            float g = raw[j] * scalars.gradient_multiplier;
+            if constexpr (guarded)
+                g = with_penalty(protection, guard, j, g, before[j]);
+            v_new[j] = HS_RULE_ADAMW_V(fmaf, v_new[j], g, beta2, 1.0f - beta2);
+            const float direction = HS_RULE_FREE_DIRECTION(fmaf, sqrtf, g, v_new[j], before[j], weight_decay, epsilon);
+            p[j] = HS_RULE_FREE_P(fmaf, before[j], m_new[j], c, direction, step);
+            m_new[j] = HS_RULE_FREE_D(fmaf, m_new[j], c, direction, back);
+            if constexpr (guarded)
+                p[j] = after_proximal(protection, guard, j, p[j], rate);
+        }
+        AdamW<Moment>::round_moments(rng, i, m_new, v_new, m_quad, v_quad);
         store_quad<whole>(m, i, left, m_quad);
         store_quad<whole>(v, i, left, v_quad);
         parameter.template store<whole>(i, left, p, stored);
@@ -331,7 +399,7 @@ struct UpdateRules {
 
     static AdamWSettings settings_of(const HsAdamWArgs &args)
     {
-        return AdamWSettings{ args.beta1, args.beta2, args.epsilon };
+        return AdamWSettings{ args.beta1, args.beta2, args.epsilon, args.schedule_free };
     }
 
     static MomentumSettings settings_of(const HsSgdArgs &args)
@@ -371,6 +439,8 @@ struct UpdateRules {
 
     template <typename Body> static HsStatus dispatch(const HsAdamWArgs &args, Body &&body)
     {
+        if (args.schedule_free)
+            return args.m.dtype == HS_BF16 ? body(RuleTag<ScheduleFree<Bf16>>{}) : body(RuleTag<ScheduleFree<float>>{});
         return args.m.dtype == HS_BF16 ? body(RuleTag<AdamW<Bf16>>{}) : body(RuleTag<AdamW<float>>{});
     }
 

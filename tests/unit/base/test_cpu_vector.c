@@ -352,7 +352,9 @@ static const HsStepScalars step_scalars = { .learning_rate = 0.01f,
                                             .gradient_multiplier = 0.5f,
                                             .bias_correction1 = 0.271f,
                                             .bias_correction2 = 0.0299f,
-                                            .unscale = 1.0f };
+                                            .unscale = 1.0f,
+                                            .free_rate = 0.02f,
+                                            .free_weight = 0.3f };
 
 static void run_adamw(HsContext *context, Operands *o, const char *isa)
 {
@@ -390,6 +392,46 @@ static void run_adamw(HsContext *context, Operands *o, const char *isa)
         /* 2 + 2 roundings of m, at most 3 of v under the root, and 8 of the step's own operations. */
         EXPECT_NEAR(load(master, i), p, hs_tolerance(2, 15, HS_F32, HS_F32, fabs(p0[i]) + step * m_size, p), "p", i);
         cr_assert(((const uint16_t *)weight.data)[i] == hs_bf16_encode(((const float *)master.data)[i]));
+        cr_assert(load(grad, i) == 0.0);
+    }
+}
+
+/* Without a schedule, in the paper's y and z: z is m + y here. */
+static void run_schedule_free(HsContext *context, Operands *o, const char *isa)
+{
+    const HsTensor grad = tensor(o, HS_F32, ROWS, COLUMNS), m = tensor(o, HS_F32, ROWS, COLUMNS);
+    const HsTensor v = tensor(o, HS_F32, ROWS, COLUMNS), weight = tensor(o, HS_F32, ROWS, COLUMNS);
+    static double g[COUNT], m0[COUNT], v0[COUNT], y0[COUNT];
+    for (int64_t i = 0; i < COUNT; i++) {
+        ((float *)v.data)[i] = fabsf(((float *)v.data)[i]);
+        g[i] = 0.5 * load(grad, i), m0[i] = load(m, i), v0[i] = load(v, i), y0[i] = load(weight, i);
+    }
+    const float beta1 = 0.9f, beta2 = 0.99f, decay = 0.1f, epsilon = 1e-8f;
+    const HsAdamWArgs args = { .update.scalars = &step_scalars,
+                               .beta1 = beta1,
+                               .beta2 = beta2,
+                               .epsilon = epsilon,
+                               .schedule_free = true,
+                               .update.weight_decay = decay,
+                               .update.learning_rate_scale = 1.0f,
+                               .update.grad = grad,
+                               .m = m,
+                               .v = v,
+                               .update.weight = weight };
+    cr_assert_eq(hs_op_adamw(context, &args), HS_OK, "%s", hs_error_message());
+    const double b1 = (double)beta1, b2 = (double)beta2, rate = (double)step_scalars.free_rate;
+    const double c = (double)step_scalars.free_weight;
+    for (int64_t i = 0; i < COUNT; i++) {
+        const double v1 = b2 * v0[i] + (1 - b2) * g[i] * g[i], z0 = y0[i] + m0[i];
+        const double quotient = g[i] / (sqrt(v1) + (double)epsilon), d = quotient + (double)decay * y0[i];
+        const double y = (1 - c) * y0[i] + c * z0 + rate * (b1 * (1 - c) - 1) * d, z = z0 - rate * d;
+        const double size = fabs(quotient) + fabs((double)decay * y0[i]);
+        /* 2 + 3 roundings of v, half of which the quotient has, its own 3, decay 1, the factor 5; sums 2. */
+        const double y_size = fabs(y0[i]) + c * fabs(m0[i]) + rate * (b1 * (1 - c) + 1) * size;
+        EXPECT_NEAR(load(v, i), v1, hs_tolerance(2, 3, HS_F32, HS_F32, v1, v1), "v", i);
+        EXPECT_NEAR(load(weight, i), y, hs_tolerance(2, 12, HS_F32, HS_F32, y_size, y), "y", i);
+        EXPECT_NEAR(load(m, i), z - y,
+                    hs_tolerance(2, 12, HS_F32, HS_F32, fabs(m0[i]) + rate * b1 * (1 - c) * size, z - y), "z - y", i);
         cr_assert(load(grad, i) == 0.0);
     }
 }
@@ -523,5 +565,6 @@ CHECK(cross_entropy)
 CHECK(grad_stats)
 CHECK(adamw)
 CHECK(adamw_stochastic)
+CHECK(schedule_free)
 CHECK(elementwise)
 CHECK(skipped)

@@ -38,6 +38,8 @@ static HsRun made(void)
                                          .position = { 0, 4, 0 },
                                          .counters.schedule_steps = 3,
                                          .counters.moment_steps = 13,
+                                         .counters.largest_rate = 1.0 / 7,
+                                         .counters.rate_squares = 13.0 / 49,
                                          .tokens_seen = 13 * 64,
                                          .evaluated_at = 10,
                                          .best_validation = NAN,
@@ -152,6 +154,12 @@ Test(numbers, reals)
             refused(reals[i], wrong[k]);
         refused(reals[i], NULL);
     }
+    for (size_t k = 0; k < sizeof wrong / sizeof *wrong; k++) {
+        refused("largest_rate", wrong[k]);
+        refused("rate_squares", wrong[k]);
+    }
+    refused("largest_rate", "-1");
+    refused("rate_squares", "-1e-300");
     refused("loss_scale", "0");
     refused("loss_scale", "-1");
     refused("loss_scale", "null");

@@ -104,6 +104,18 @@ static void compare(HsContext *context, const char *backend)
           .seed = 5 },
         { .kind = HS_OPTIMIZER_ADAMW, .beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .moments = HS_BF16, .seed = 5 },
         { .kind = HS_OPTIMIZER_ADAMWFP8, .beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .seed = 5 },
+        { .kind = HS_OPTIMIZER_SCHEDULE_FREE,
+          .beta1 = 0.9,
+          .beta2 = 0.95,
+          .epsilon = 1e-8,
+          .weight_decay = 0.1,
+          .seed = 5 },
+        { .kind = HS_OPTIMIZER_SCHEDULE_FREE,
+          .beta1 = 0.9,
+          .beta2 = 0.95,
+          .epsilon = 1e-8,
+          .moments = HS_BF16,
+          .seed = 5 },
     };
     enum { RULES = sizeof rules / sizeof *rules };
     for (int c = 0; c < RULES * 3 * 2; c++) {

@@ -146,6 +146,14 @@ static void compare(HsContext *context, const Case *what, int index)
         for (int s = 0; s < HS_SPAN_STATES; s++)
             expect_same(context, &device.spans[i].state[s], &host.spans[i].state[s], "states", index);
     }
+    OK(hs_optimizer_show(&device.optimizer, context, device.spans, SPANS));
+    OK(hs_optimizer_show(&host.optimizer, context, host.spans, SPANS));
+    for (int i = 0; i < SPANS; i++)
+        expect_same(context, &device.spans[i].weight, &host.spans[i].weight, "what is shown", index);
+    OK(hs_optimizer_reset_state(&device.optimizer, context, device.spans, SPANS));
+    OK(hs_optimizer_reset_state(&host.optimizer, context, host.spans, SPANS));
+    for (int i = 0; i < SPANS; i++)
+        expect_same(context, &device.spans[i].master, &host.spans[i].master, "masters of a fresh start", index);
     drop(&device);
     drop(&host);
     cr_expect_eq(hs_memory_sum(context->device->account.current), context->workspace_bytes);
@@ -162,6 +170,9 @@ static const Case cases[] = {
     { { .kind = HS_OPTIMIZER_ADAMWFP8, RULE }, HS_F32, HS_F32, HS_F32 },
     { { .kind = HS_OPTIMIZER_SGD, .momentum = 0.9, .nesterov = true, RULE }, HS_BF16, HS_F32, HS_F32 },
     { { .kind = HS_OPTIMIZER_SGD, RULE }, HS_F32, HS_F32, HS_F32 },
+    { { .kind = HS_OPTIMIZER_SCHEDULE_FREE, RULE }, HS_BF16, HS_F32, HS_F32 },
+    { { .kind = HS_OPTIMIZER_SCHEDULE_FREE, RULE }, HS_F32, HS_F32, HS_F32 },
+    { { .kind = HS_OPTIMIZER_SCHEDULE_FREE, .moments = HS_BF16, RULE }, HS_BF16, HS_BF16, HS_BF16 },
 };
 
 Test(offload, has_the_bits_of_the_device, .timeout = 300)
@@ -169,7 +180,7 @@ Test(offload, has_the_bits_of_the_device, .timeout = 300)
     HsEngine engine;
     hs_log_set_level(HS_LOG_ERROR);
     OK(hs_engine_init(&engine, &(HsEngineOptions){ .device = "emu" }));
-    engine.context.workspace_bytes = 1 << 20;
+    engine.context.workspace_bytes = 1 << 22;
     void *const workspace = engine.context.workspace = take(&engine.device, engine.context.workspace_bytes);
     for (size_t c = 0; c < sizeof cases / sizeof *cases; c++)
         compare(&engine.context, &cases[c], (int)c);

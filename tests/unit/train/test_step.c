@@ -66,6 +66,9 @@ static void transcribe(const Run *run, const HsPrepareStepArgs *args, HsStepStat
     outcome->verdict = (int32_t)verdict;
     outcome->clip_coefficient = clip;
     outcome->learning_rate = run->input.learning_rates[state->counters.schedule_steps - run->input.first_schedule_step];
+    const double rate = outcome->learning_rate * sqrt(1 - pow(args->beta2, (double)(state->counters.moment_steps + 1)));
+    const double largest = rate > state->counters.largest_rate ? rate : state->counters.largest_rate;
+    const double squares = state->counters.rate_squares + largest * largest;
     *scalars = (HsStepScalars){
         .learning_rate = (float)outcome->learning_rate,
         .momentum = (float)run->input.momenta[state->counters.schedule_steps - run->input.first_schedule_step],
@@ -73,6 +76,8 @@ static void transcribe(const Run *run, const HsPrepareStepArgs *args, HsStepStat
         .bias_correction1 = (float)(1 - pow(args->beta1, (double)(state->counters.moment_steps + 1))),
         .bias_correction2 = (float)(1 - pow(args->beta2, (double)(state->counters.moment_steps + 1))),
         .unscale = (float)(1 / scale),
+        .free_rate = (float)rate,
+        .free_weight = (float)(largest * largest / squares),
         .average_rate =
             apply ? (float)fmax(1 - args->average_decay, 1 / (double)(state->counters.moment_steps + 1)) : 0,
         .skip = !apply,
@@ -82,6 +87,8 @@ static void transcribe(const Run *run, const HsPrepareStepArgs *args, HsStepStat
         state->counters.applied_steps++;
         state->counters.schedule_steps++;
         state->counters.moment_steps++;
+        state->counters.largest_rate = largest;
+        state->counters.rate_squares = squares;
     } else {
         state->counters.skipped_steps++;
     }
@@ -110,7 +117,7 @@ static void follow(const HsLossScaling *scaling, double clip_norm, bool stops)
         draw_gradients(&run, step);
         run.input = (HsStepInput){ .first_schedule_step = run.state.counters.schedule_steps - step % HS_STEPS_AHEAD };
         for (int i = 0; i < HS_STEPS_AHEAD; i++) {
-            run.input.learning_rates[i] = 1e-3 / (double)(step + i + 1);
+            run.input.learning_rates[i] = 1e-3 / (double)(abs(step - STEPS / 4) + i + 1); /* it rises and falls */
             run.input.momenta[i] = 1 - 0.1 / (double)(step + i + 1);
         }
         const HsPrepareStepArgs args = { .sum_squares = run.sum_squares,
