@@ -158,6 +158,11 @@ static double more_of_scale_neurons(const HsScaleNeuronsArgs *args)
     return (double)sizeof *args->scalars;
 }
 
+static double more_of_channel_factors(const HsChannelFactorsArgs *args)
+{
+    return (double)sizeof *args->scalars;
+}
+
 static double more_of_average(const HsAverageArgs *args)
 {
     return (double)sizeof *args->rate;
@@ -165,7 +170,7 @@ static double more_of_average(const HsAverageArgs *args)
 
 static double more_of_descend(const HsDescendArgs *args)
 {
-    return bytes_of_update(&args->update) + once(&args->direction);
+    return bytes_of_update(&args->update) + once(&args->direction) + once(&args->factors);
 }
 
 static double more_of_cross_entropy(const HsCrossEntropyArgs *args)
@@ -237,6 +242,7 @@ static const struct {
     .momentum = more_of_momentum,
     .normalize = more_of_normalize,
     .scale_neurons = more_of_scale_neurons,
+    .channel_factors = more_of_channel_factors,
     .descend = more_of_descend,
     .average = more_of_average,
     .cross_entropy = more_of_cross_entropy,

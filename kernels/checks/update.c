@@ -117,7 +117,8 @@ HsStatus hs_check_momentum(const HsMomentumArgs *args)
 {
     const int64_t count = hs_tensor_count(&args->update.weight);
     HS_TRY(check_update("momentum", &args->update));
-    HS_TRY(hs_rule_count("momentum", "m", HS_DTYPES_WIDE, &args->m, count));
+    if (hs_tensor_present(&args->m))
+        HS_TRY(hs_rule_count("momentum", "m", HS_DTYPES_WIDE, &args->m, count));
     return hs_rule_count("momentum", "direction", HS_DTYPES_WIDE, &args->direction, count);
 }
 
@@ -136,11 +137,52 @@ HsStatus hs_check_scale_neurons(const HsScaleNeuronsArgs *args)
     return hs_check_operands("scale_neurons", &hs_operands.scale_neurons, args);
 }
 
+HsStatus hs_check_random_matrix(const HsRandomMatrixArgs *args)
+{
+    if (args->interval < 1)
+        return hs_fail(HS_EINVAL, "random_matrix: interval must be at least 1");
+    return hs_check_operands("random_matrix", &hs_operands.random_matrix, args);
+}
+
+HsStatus hs_check_channel_factors(const HsChannelFactorsArgs *args)
+{
+    const char *op = "channel_factors";
+    const bool limited = hs_tensor_present(&args->g);
+    if (!(args->beta1 >= 0.0f && args->beta1 < 1.0f) || !(args->beta2 >= 0.0f && args->beta2 < 1.0f))
+        return hs_fail(HS_EINVAL, "%s: need 0 <= beta1 < 1 and 0 <= beta2 < 1 (got %g and %g)", op, (double)args->beta1,
+                       (double)args->beta2);
+    if (!(args->scale > 0.0f))
+        return hs_fail(HS_EINVAL, "%s: scale must be above 0 (got %g)", op, (double)args->scale);
+    if (limited != hs_tensor_present(&args->norm))
+        return hs_fail(HS_EINVAL, "%s: %s is given without %s", op, limited ? "g" : "norm", limited ? "norm" : "g");
+    if (limited && !(args->growth >= 1.0f))
+        return hs_fail(HS_EINVAL, "%s: growth must be at least 1 (got %g)", op, (double)args->growth);
+    HS_TRY(hs_check_operands(op, &hs_operands.channel_factors, args));
+    const int64_t channels = args->factors.shape[0];
+    if (limited && args->g.shape[args->of_columns ? 1 : 0] != channels)
+        return hs_fail(HS_ESHAPE, "%s: g is [%" PRId64 ",%" PRId64 "], expected %" PRId64 " %s", op, args->g.shape[0],
+                       args->g.shape[1], channels, args->of_columns ? "columns" : "rows");
+    return HS_OK;
+}
+
+static HsStatus check_factors(const HsDescendArgs *args)
+{
+    const HsTensor *const direction = &args->direction;
+    if (!hs_tensor_present(&args->factors))
+        return HS_OK;
+    if (direction->rank != 2)
+        return hs_fail(HS_ESHAPE, "descend: factors are of a direction's rows or columns, and it has rank %d",
+                       direction->rank);
+    HS_TRY(hs_rule_count("descend", "direction with factors", HS_DTYPES_WIDE, direction, hs_tensor_count(direction)));
+    return hs_rule_count("descend", "factors", HS_DTYPES_WIDE, &args->factors, direction->shape[args->of_columns]);
+}
+
 HsStatus hs_check_descend(const HsDescendArgs *args)
 {
     HS_TRY(check_update("descend", &args->update));
-    return hs_rule_count("descend", "direction", HS_DTYPES_ACT, &args->direction,
-                         hs_tensor_count(&args->update.weight));
+    HS_TRY(
+        hs_rule_count("descend", "direction", HS_DTYPES_ACT, &args->direction, hs_tensor_count(&args->update.weight)));
+    return check_factors(args);
 }
 
 HsStatus hs_check_begin_step(const HsBeginStepArgs *args)

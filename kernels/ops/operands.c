@@ -395,6 +395,7 @@ _Static_assert(offsetof(HsHeadNormArgs, heads) == 0 && offsetof(HsHeadNormBackwa
 
 #define ACT    HS_DTYPES_ACT
 #define WIDE   HS_DTYPES_WIDE
+#define MOMENT HS_DTYPES_MOMENT
 #define INDEX  HS_DTYPES_INDEX
 #define ANY    HS_DTYPES_ANY
 #define READ   HS_READ
@@ -615,6 +616,14 @@ const HsOperands hs_operands = {
 #undef A
 #define A HsScaleNeuronsArgs
     .scale_neurons.rows = { ROW(x, UPDATE, ACT, "R C"), ROW(second_moment, UPDATE, WIDE, "R") },
+#undef A
+#define A HsRandomMatrixArgs
+    .random_matrix.rows = { ROW(y, WRITE, WIDE, "") },
+#undef A
+#define A HsChannelFactorsArgs
+    .channel_factors.rows = { ROW(r, READ, WIDE, "K N"), ROW(m, UPDATE, MOMENT, "K N"),
+                              ROW(v, UPDATE, MOMENT, "K N", .like = "m"), ROW(g, READ, WIDE, "R C", .optional = true),
+                              ROW(norm, UPDATE, WIDE, "1", .optional = true), ROW(factors, WRITE, WIDE, "N") },
 #undef A
 #define A HsAverageArgs
     .average.rows = { ROW(x, READ, ACT, ""), ROW(average, UPDATE, WIDE, "") },

@@ -84,9 +84,12 @@
     X(sgd, HsSgdArgs, "buf = momentum buf + g + wd p; p -= lr buf (nesterov: g + momentum buf)")                      \
     X(update_list, HsUpdateListArgs, "adamw, adamw8bit and sgd of many tensors, with the bits of one after another")  \
     X(momentum, HsMomentumArgs, "m = b m + (1 - b) g; direction = m (nesterov: (1 - b) g + b m)")                     \
+    X(random_matrix, HsRandomMatrixArgs, "y[e] = bits that are set in random word e, minus 16")                       \
+    X(channel_factors, HsChannelFactorsArgs,                                                                          \
+      "factors[j] = scale |adam(r)[:,j]| / |r[:,j]|, smaller where |factors g| would grow too much")                  \
     X(normalize, HsNormalizeArgs, "y = round(x / (sqrt(sum of squares) + eps))")                                      \
     X(scale_neurons, HsScaleNeuronsArgs, "V = b2 V + (1 - b2) mean(x^2); x = size x / (sqrt(V) + eps) / its rms")     \
-    X(descend, HsDescendArgs, "p -= lr (wd p + direction)")                                                           \
+    X(descend, HsDescendArgs, "p -= lr (wd p + direction), each row or column of direction times a factor")           \
     X(convert, HsConvertArgs, "y = round(x)")                                                                         \
     X(combine, HsCombineArgs, "y = alpha x + beta y")                                                                 \
     X(copy_columns, HsCopyColumnsArgs, "y[n, to + c] = scale[n] (x[n, from + c] - minus[n, from + c])")               \
@@ -746,9 +749,39 @@ typedef struct HsUpdateListArgs {
 typedef struct HsMomentumArgs {
     HsUpdateArgs update; /* b is its scalars' momentum */
     bool nesterov;
-    HsTensor m;         /* f32 */
+    HsTensor m;         /* f32; absent: the direction is g, and b is not read */
     HsTensor direction; /* f32 */
 } HsMomentumArgs;
+
+/* Numbers that are all but normal, of mean 0 and variance 8: how many of 32 fair coins fell on one side, minus 16.  They
+ * are integers, so that every backend has the same ones, in every format.  Element e takes word e % 4 of draw e / 4 at
+ * step (rng's / interval): the matrix stays for as many steps, and nothing has to keep it. */
+typedef struct HsRandomMatrixArgs {
+    HsRng rng; /* row_offset is not read */
+    uint32_t interval;
+    HsTensor y; /* f32 */
+} HsRandomMatrixArgs;
+
+/* APOLLO (Zhu et al. 2024, arXiv 2412.05270, algorithm 1): how large Adam would make each channel of a gradient, from what
+ * a projection r = P g of it says.
+ *     m = b1 m + (1-b1) r;  v = b2 v + (1-b2) r^2;  t = (m/bc1) / (sqrt(v/bc2) + eps)
+ *     f[j] = |t[:,j]| / |r[:,j]|, or of `whole` matrices |t| / |r|; 0 where the divisor is
+ *     n = |f g|_F;  where norm and n are above 0:  c = min(1, growth norm / n), else 1;  norm = c n
+ *     factors[j] = scale c f[j]
+ * m and v move before they are rounded; bf16 ones are rounded stochastically as adamw's, by words of rng.  Without g and
+ * norm c is 1.  A skipped step makes factors of zeros and changes nothing else. */
+typedef struct HsChannelFactorsArgs {
+    const HsStepScalars *scalars; /* device */
+    float beta1, beta2, epsilon, scale, growth;
+    bool whole;
+    bool of_columns;  /* a channel is a column of g, else a row: N = C, or N = R */
+    HsRng rng;        /* row_offset is not read */
+    HsTensor r;       /* [K,N] f32 */
+    HsTensor m, v;    /* [K,N] both f32 or both bf16 */
+    HsTensor g;       /* [R,C] f32, optional */
+    HsTensor norm;    /* [1] f32, with g: of the latest step that was not skipped, 0: there is none */
+    HsTensor factors; /* [N] f32 */
+} HsChannelFactorsArgs;
 
 typedef struct HsNormalizeArgs {
     HsTensor x;                /* f32 */
@@ -774,7 +807,9 @@ typedef struct HsScaleNeuronsArgs {
 typedef struct HsDescendArgs {
     HsUpdateArgs update;
     bool cautious;
+    bool of_columns;    /* what the factors are of */
     HsTensor direction; /* act, same count */
+    HsTensor factors;   /* f32, at least 0: one for each row, or column, of a direction [R,C] f32; absent: 1 */
 } HsDescendArgs;
 
 typedef struct HsConvertArgs {

@@ -286,6 +286,10 @@ HsStatus hs_ref_momentum(HsContext *context, const HsMomentumArgs *args)
         }
         const double p = hs_ref_load_parameter(&update->master, &update->weight, i);
         const double g = whole_gradient(update, i, hs_ref_load(&update->grad, i), p);
+        if (!hs_tensor_present(&args->m)) {
+            hs_ref_store(&args->direction, i, g);
+            continue;
+        }
         const double m = momentum * hs_ref_load(&args->m, i) + (1.0 - momentum) * g;
         hs_ref_store(&args->m, i, m);
         hs_ref_store(&args->direction, i, args->nesterov ? (1.0 - momentum) * g + momentum * m : m);
@@ -339,6 +343,15 @@ HsStatus hs_ref_scale_neurons(HsContext *context, const HsScaleNeuronsArgs *args
     return HS_OK;
 }
 
+/* Of element i of a direction, 1 without factors. */
+static double factor_of(const HsDescendArgs *args, int64_t i)
+{
+    if (!hs_tensor_present(&args->factors))
+        return 1.0;
+    const int64_t columns = args->direction.shape[1];
+    return hs_ref_load(&args->factors, args->of_columns ? i % columns : i / columns);
+}
+
 HsStatus hs_ref_descend(HsContext *context, const HsDescendArgs *args)
 {
     const HsUpdateArgs *update = &args->update;
@@ -348,7 +361,7 @@ HsStatus hs_ref_descend(HsContext *context, const HsDescendArgs *args)
         if (update->scalars->skip)
             continue;
         const double p = hs_ref_load_parameter(&update->master, &update->weight, i);
-        const double direction = hs_ref_load(&args->direction, i);
+        const double direction = factor_of(args, i) * hs_ref_load(&args->direction, i);
         const double decay = args->cautious && direction * p < 0.0 ? 0.0 : (double)update->weight_decay;
         const double step = decay * p + direction;
         finish(update, i, p - rate * step, rate, grad);

@@ -110,6 +110,9 @@ static const HsCase momentum_cases[] = {
     GUARDED(17, 0),
     GUARDED(129, HS_CASE_NESTEROV),
     GUARDED(64, HS_CASE_UNALIGNED),
+    UPDATE(5000, HS_CASE_NO_MOMENT),
+    GUARDED(17, HS_CASE_NO_MOMENT),
+    GUARDED(65, HS_CASE_NO_MOMENT | HS_CASE_UNALIGNED),
 };
 
 #define DESCEND(n)                                                                       \
@@ -118,6 +121,16 @@ static const HsCase momentum_cases[] = {
     {                                                                                    \
         HS_F16, HS_F16, HS_F32, .columns = n, .options = HS_CASE_MASTER                  \
     }
+/* A direction of `height` rows, `n` elements in all, with factors of its rows or columns. */
+#define SCALED(height, n, more)                                                                        \
+    { HS_F32, HS_F32, HS_F32, .rows = height, .columns = n, .options = (more) },                       \
+        { HS_F32, HS_F32, HS_BF16, .rows = height, .columns = n, .options = (more) },                  \
+        { HS_BF16, HS_F32, HS_F32, .rows = height, .columns = n, .options = (more) | HS_CASE_MASTER }, \
+        { HS_F16, HS_F32, HS_F16, .rows = height, .columns = n, .options = (more) | HS_CASE_MASTER },  \
+    {                                                                                                  \
+        HS_BF16, HS_F32, HS_BF16, .rows = height, .columns = n, .options = (more)                      \
+    }
+
 static const HsCase descend_cases[] = {
     DESCEND(1),
     DESCEND(3),
@@ -130,9 +143,19 @@ static const HsCase descend_cases[] = {
     UPDATE(3, HS_CASE_CAUTIOUS),
     UPDATE(5000, HS_CASE_CAUTIOUS),
     GUARDED(65, HS_CASE_CAUTIOUS),
+    SCALED(1, 1, 0),
+    SCALED(7, 21, 0),
+    SCALED(3, 51, HS_CASE_OF_COLUMNS),
+    SCALED(40, 5120, 0),
+    SCALED(40, 5120, HS_CASE_OF_COLUMNS),
+    SCALED(9, 117, HS_CASE_CAUTIOUS),
+    SCALED(8, 136, HS_CASE_OF_COLUMNS | HS_CASE_ANCHOR | HS_CASE_IMPORTANCE | HS_CASE_PATH),
+    SCALED(16, 256, HS_CASE_ANCHOR | HS_CASE_IMPORTANCE | HS_CASE_PROXIMAL),
+    SCALED(4, 64, HS_CASE_OF_COLUMNS | HS_CASE_UNALIGNED),
+    SCALED(4, 64, HS_CASE_SKIP),
 };
 
-enum { SCALARS, GRAD, WEIGHT, MASTER, M, V, IMPORTANCE, ANCHOR, PULL, PATH, DIRECTION, BUFFER = M };
+enum { SCALARS, GRAD, WEIGHT, MASTER, M, V, IMPORTANCE, ANCHOR, PULL, PATH, DIRECTION, BUFFER = M, FACTORS = M };
 
 static const HsStepScalars step_scalars = { .learning_rate = 0.01f,
                                             .momentum = 0.9f,
@@ -698,7 +721,8 @@ static void declare_momentum(HsTrial *trial)
             *operand = hs_input(operand->name, operand->scale, operand->tensor);
     }
     trial->operands[PATH] = (HsTrialOperand){ 0 };
-    trial->operands[M] = hs_updated("m", 1.0, state);
+    if (!hs_case_has(trial, HS_CASE_NO_MOMENT))
+        trial->operands[M] = hs_updated("m", 1.0, state);
     trial->operands[DIRECTION] = hs_output("direction", state);
 }
 
@@ -716,6 +740,10 @@ static void bound_momentum(HsTrial *trial)
     const int roundings = gradient_roundings(trial);
     const double b = (double)momentum;
     for (int64_t i = 0; i < trial->config->columns && !hs_case_has(trial, HS_CASE_SKIP); i++) {
+        if (hs_case_has(trial, HS_CASE_NO_MOMENT)) {
+            trial->operands[DIRECTION].error[i] = hs_gamma(roundings) * gradient_size(trial, i);
+            continue;
+        }
         const double fresh = (1.0 - b) * gradient_size(trial, i);
         const double m = b * fabs(hs_initial(trial, M)[i]) + fresh;
         trial->operands[M].error[i] = hs_gamma(3 + roundings) * m;
@@ -755,27 +783,46 @@ const HsOpTest hs_op_test_momentum = {
     .bytes = bytes_momentum,
 };
 
+/* With rows the direction is a matrix with factors. */
 static void declare_descend(HsTrial *trial)
 {
+    const int64_t rows = trial->config->rows, count = trial->config->columns;
     declare_parameter(trial);
-    trial->operands[DIRECTION] =
-        hs_input("direction", 1.0, hs_tensor_1d(NULL, trial->config->out, trial->config->columns));
+    trial->operands[DIRECTION] = hs_input("direction", 1.0,
+                                          rows > 0 ? hs_tensor_2d(NULL, trial->config->out, rows, count / rows)
+                                                   : hs_tensor_1d(NULL, trial->config->out, count));
+    const int64_t factors = hs_case_has(trial, HS_CASE_OF_COLUMNS) && rows > 0 ? count / rows : rows;
+    if (rows > 0)
+        trial->operands[FACTORS] =
+            hs_filled(hs_input("factors", 1.0, hs_tensor_1d(NULL, HS_F32, factors)), HS_FILL_POSITIVE);
 }
 
 static HsStatus call_descend(HsTrial *trial, HsContext *context, const HsTensor *t)
 {
     return hs_op_descend(context, &(HsDescendArgs){ .update = update_of(trial, t),
                                                     .cautious = hs_case_has(trial, HS_CASE_CAUTIOUS),
-                                                    .direction = t[DIRECTION] });
+                                                    .of_columns = hs_case_has(trial, HS_CASE_OF_COLUMNS),
+                                                    .direction = t[DIRECTION],
+                                                    .factors = t[FACTORS] });
 }
 
-/* The rate, what it keeps, and the step: two roundings each; then product and difference. */
+static double factor_at(const HsTrial *trial, int64_t i)
+{
+    const int64_t rows = trial->config->rows;
+    if (rows == 0)
+        return 1.0;
+    const int64_t columns = trial->config->columns / rows;
+    return hs_initial(trial, FACTORS)[hs_case_has(trial, HS_CASE_OF_COLUMNS) ? i % columns : i / columns];
+}
+
+/* The rate, what it keeps, and the step: two roundings each, and the factor's; then product and difference. */
 static void bound_descend(HsTrial *trial)
 {
+    const int roundings = trial->config->rows > 0 ? 6 : 5;
     for (int64_t i = 0; i < trial->config->columns && !hs_case_has(trial, HS_CASE_SKIP); i++) {
         const double p = fabs(parameter_before(trial)[i]), rate = learning_rate(trial);
-        const double step = rate * fabs(hs_initial(trial, DIRECTION)[i]);
-        bound_finish(trial, i, hs_gamma(5) * (p * (1.0 + rate * (double)decay) + step));
+        const double step = rate * factor_at(trial, i) * fabs(hs_initial(trial, DIRECTION)[i]);
+        bound_finish(trial, i, hs_gamma(roundings) * (p * (1.0 + rate * (double)decay) + step));
     }
 }
 

@@ -49,7 +49,11 @@ enum {
     HS_CASE_PULL = HS_CASE_RESIDUAL,
     HS_CASE_CAUTIOUS = HS_CASE_BIAS,
     HS_CASE_SCHEDULE_FREE = HS_CASE_LAYER,
-    HS_CASE_SCALE = HS_CASE_BIAS
+    HS_CASE_SCALE = HS_CASE_BIAS,
+    HS_CASE_OF_COLUMNS = HS_CASE_TRANSPOSE_A, /* factors are of columns, not of rows */
+    HS_CASE_NO_MOMENT = HS_CASE_TRANSPOSE_B,
+    HS_CASE_LIMITED = HS_CASE_ADDEND,
+    HS_CASE_WHOLE = HS_CASE_ACCUMULATE
 };
 
 /* Sizes and choices of a case; each operation reads its own. */

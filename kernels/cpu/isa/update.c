@@ -206,6 +206,10 @@ static void momentum_chunk(const HsMomentumArgs *args, HsRowBlock range)
         if (hs_tensor_present(&update->protection.anchor) || hs_tensor_present(&update->protection.pull))
             g = hs_update_with_penalty(&update->protection, g,
                                        hs_update_load_parameter(update, update->weight.dtype, i, left), i, left);
+        if (!hs_tensor_present(&args->m)) {
+            hs_simd_store_part(HS_F32, args->direction.data, i, g, left);
+            continue;
+        }
         const HsF32x16 m = hs_simd_load_part(HS_F32, args->m.data, i, left) * keep + g * (1.0f - keep);
         hs_simd_store_part(HS_F32, args->m.data, i, m, left);
         hs_simd_store_part(HS_F32, args->direction.data, i, args->nesterov ? g * (1.0f - keep) + m * keep : m, left);
@@ -303,6 +307,25 @@ HsStatus HS_ISA_NAME(hs_cpu_scale_neurons)(HsContext *context, const HsScaleNeur
     return HS_OK;
 }
 
+/* The factors of elements i to i + 15 of a direction. */
+HS_SIMD HsF32x16 factors_at(const HsDescendArgs *args, int64_t i, int64_t left)
+{
+    const float *factors = args->factors.data;
+    const int64_t columns = args->direction.shape[1];
+    int64_t row = i / columns, column = i % columns;
+    if (column + HS_LANES <= columns)
+        return args->of_columns ? hs_simd_load_f32(factors + column) : hs_simd_splat(factors[row]);
+    HsF32x16 result = { 0 };
+    for (int lane = 0; lane < HS_LANES && lane < left; lane++) {
+        result[lane] = factors[args->of_columns ? column : row];
+        if (++column == columns) {
+            column = 0;
+            row++;
+        }
+    }
+    return result;
+}
+
 /* p -= lr (wd p + direction) */
 HS_SIMD void descend_chunk(const HsDescendArgs *args, const HsProtection *protection, HsRowBlock range)
 {
@@ -315,7 +338,9 @@ HS_SIMD void descend_chunk(const HsDescendArgs *args, const HsProtection *protec
     {
         const HsF32x16 before = hs_update_load_parameter(update, copy, i, left);
         const HsF32x16 raw = hs_simd_load_part(gradient, update->grad.data, i, left);
-        const HsF32x16 direction = hs_simd_load_part(args->direction.dtype, args->direction.data, i, left);
+        HsF32x16 direction = hs_simd_load_part(args->direction.dtype, args->direction.data, i, left);
+        if (hs_tensor_present(&args->factors))
+            direction *= factors_at(args, i, left);
         HsF32x16 p = before * keep;
         if (args->cautious)
             p = hs_simd_select(hs_simd_less(direction * before, hs_simd_splat(0.0f)), before, p);

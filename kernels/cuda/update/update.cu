@@ -254,27 +254,28 @@ struct Sgd {
     }
 };
 
-/* Of a rule with one choice: Nesterov's direction, or cautious decay. */
 struct DirectionSettings {
-    bool chosen;
+    bool nesterov;
 
     bool operator==(const DirectionSettings &other) const
     {
-        return chosen == other.chosen;
+        return nesterov == other.nesterov;
     }
 };
 
-/* m = b m + (1 - b) g;  direction = m, or (1 - b) g + b m.  The parameter, its gradient and the path stay. */
+/* m = b m + (1 - b) g;  direction = m, or (1 - b) g + b m, or without m g.  The parameter, its gradient and the path
+ * stay. */
 struct Momentum {
     using Settings = DirectionSettings;
     static constexpr int states = 2, part_elements = QUAD_BLOCK_ELEMENTS;
     bool nesterov;
-    float *m, *direction;
+    float *m, *direction; /* m null: the direction is g */
 
     static __device__ __forceinline__ Momentum of(const Settings &settings, const UpdateEntry<states> &entry,
                                                   const HsRng &)
     {
-        return Momentum{ settings.chosen, static_cast<float *>(entry.state[0]), static_cast<float *>(entry.state[1]) };
+        return Momentum{ settings.nesterov, static_cast<float *>(entry.state[0]),
+                         static_cast<float *>(entry.state[1]) };
     }
 
     template <bool whole, bool guarded, typename Gradient, typename Parameter>
@@ -284,7 +285,9 @@ struct Momentum {
     {
         const HsStepScalars scalars = *scalars_pointer;
         const Pack<Gradient, QUAD> raw_quad = load_quad<whole>(grad, i, left);
-        Pack<float, QUAD> m_quad = load_quad<whole>(m, i, left);
+        Pack<float, QUAD> m_quad = {};
+        if (m != nullptr)
+            m_quad = load_quad<whole>(m, i, left);
         if (scalars.skip) {
             clear_quad<whole>(direction, i, left);
             return;
@@ -310,24 +313,60 @@ struct Momentum {
             const float moving = fmaf(1.0f - momentum, raw[j], momentum * m_quad.value[j]);
             m_quad.value[j] = moving;
             direction_quad.value[j] = nesterov ? fmaf(1.0f - momentum, raw[j], momentum * moving) : moving;
+            if (m == nullptr)
+                direction_quad.value[j] = raw[j];
         }
-        store_quad<whole>(m, i, left, m_quad);
+        if (m != nullptr)
+            store_quad<whole>(m, i, left, m_quad);
         store_quad<whole>(direction, i, left, direction_quad);
     }
 };
 
-/* p -= lr (wd p + direction);  cautious: without decay where direction p < 0 */
-template <typename Element> struct Descend {
-    using Settings = DirectionSettings;
-    static constexpr int states = 1, part_elements = QUAD_BLOCK_ELEMENTS;
+struct DescendSettings {
+    bool cautious, of_columns;
+    int64_t columns; /* of the direction, where there are factors */
+
+    bool operator==(const DescendSettings &other) const
+    {
+        return cautious == other.cautious && of_columns == other.of_columns && columns == other.columns;
+    }
+};
+
+/* p -= lr (wd p + direction);  cautious: without decay where direction p < 0.  `scaled`: each row or column of the
+ * direction times its factor. */
+template <typename Element, bool scaled> struct Descend {
+    using Settings = DescendSettings;
+    static constexpr int states = 2, part_elements = QUAD_BLOCK_ELEMENTS;
     float weight_decay, learning_rate_scale; /* cautious: minus the decay, which spares a register */
     const Element *direction;
+    const float *factors;
+    int64_t columns;
+    bool of_columns;
 
     static __device__ __forceinline__ Descend of(const Settings &settings, const UpdateEntry<states> &entry,
                                                  const HsRng &)
     {
-        return Descend{ settings.chosen ? -entry.weight_decay : entry.weight_decay, entry.learning_rate_scale,
-                        static_cast<const Element *>(entry.state[0]) };
+        return Descend{ settings.cautious ? -entry.weight_decay : entry.weight_decay,
+                        entry.learning_rate_scale,
+                        static_cast<const Element *>(entry.state[0]),
+                        static_cast<const float *>(entry.state[1]),
+                        settings.columns,
+                        settings.of_columns };
+    }
+
+    /* One division a quad. */
+    __device__ __forceinline__ void scale(float (&step)[QUAD], int64_t i, int left) const
+    {
+        int64_t row = i / columns, column = i - row * columns;
+#pragma unroll
+        for (int j = 0; j < QUAD; j++) {
+            if (j < left)
+                step[j] *= factors[of_columns ? column : row];
+            if (++column == columns) {
+                column = 0;
+                row++;
+            }
+        }
     }
 
     template <bool whole, bool guarded, typename Gradient, typename Parameter>
@@ -352,6 +391,8 @@ template <typename Element> struct Descend {
         widen(raw_quad, raw);
         widen(before_quad, before);
         widen(direction_quad, step);
+        if constexpr (scaled)
+            scale(step, i, left);
 #pragma unroll
         for (int j = 0; j < QUAD; j++) {
             const bool decays = !(weight_decay < 0.0f && step[j] * before[j] < 0.0f);
@@ -412,9 +453,10 @@ struct UpdateRules {
         return DirectionSettings{ args.nesterov };
     }
 
-    static DirectionSettings settings_of(const HsDescendArgs &args)
+    static DescendSettings settings_of(const HsDescendArgs &args)
     {
-        return DirectionSettings{ args.cautious };
+        return DescendSettings{ args.cautious, args.of_columns,
+                                hs_tensor_present(&args.factors) ? args.direction.shape[1] : 0 };
     }
 
     static UpdateStates<2> states_of(const HsAdamWArgs &args)
@@ -432,9 +474,9 @@ struct UpdateRules {
         return UpdateStates<2>{ { &args.m, &args.direction } };
     }
 
-    static UpdateStates<1> states_of(const HsDescendArgs &args)
+    static UpdateStates<2> states_of(const HsDescendArgs &args)
     {
-        return UpdateStates<1>{ { &args.direction } };
+        return UpdateStates<2>{ { &args.direction, &args.factors } };
     }
 
     template <typename Body> static HsStatus dispatch(const HsAdamWArgs &args, Body &&body)
@@ -456,8 +498,10 @@ struct UpdateRules {
 
     template <typename Body> static HsStatus dispatch(const HsDescendArgs &args, Body &&body)
     {
+        if (hs_tensor_present(&args.factors))
+            return body(RuleTag<Descend<float, true>>{});
         return dispatch_act(args.direction.dtype,
-                            [&](auto element) { return body(RuleTag<Descend<decltype(element)>>{}); });
+                            [&](auto element) { return body(RuleTag<Descend<decltype(element), false>>{}); });
     }
 };
 
