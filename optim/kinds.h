@@ -8,12 +8,16 @@
 #include "kernels/base/words.h"
 
 /* optimizer.kind: HS_OPTIMIZER_identifier (update.h), rows in rules.c */
-#define HS_OPTIMIZERS(X) \
-    X(ADAMW, "adamw")    \
-    X(ADAMW8BIT, "adamw8bit") X(ADAMWFP8, "adamwfp8") X(SGD, "sgd") X(MUON, "muon") X(SCHEDULE_FREE, "schedule-free")
+#define HS_OPTIMIZERS(X)      \
+    X(ADAMW, "adamw")         \
+    X(ADAMW8BIT, "adamw8bit") \
+    X(ADAMWFP8, "adamwfp8") X(SGD, "sgd") X(MUON, "muon") X(SCHEDULE_FREE, "schedule-free") X(APOLLO, "apollo")
 
 /* muon.polynomial: HS_MUON_identifier (update.h), rows in muon.c */
 #define HS_MUON_POLYNOMIALS(X) X(NEWTON_SCHULZ, "newton-schulz") X(POLAR_EXPRESS, "polar-express")
+
+/* apollo.granularity: HS_APOLLO_identifier (update.h) */
+#define HS_APOLLO_GRANULARITIES(X) X(CHANNEL, "channel") X(TENSOR, "tensor")
 
 /* memory.offload: HS_OFFLOAD_identifier (update.h) */
 #define HS_OFFLOAD_LEVELS(X) X(NONE, "none") X(OPTIMIZER, "optimizer") X(GRADIENTS, "gradients") X(WEIGHTS, "weights")

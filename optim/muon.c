@@ -54,8 +54,9 @@ static const float norm_epsilon = 1e-7f;
 /* Of mean squares: rows of gradients far below float's roots are divided by this in place of themselves. */
 static const float row_epsilon = 1e-30f, neuron_epsilon = 1e-10f;
 
-bool hs_muon_serves(const HsSpan *span)
+bool hs_muon_serves(const HsOptimizerConfig *config, const HsSpan *span)
 {
+    (void)config;
     return span->part_count > 0;
 }
 

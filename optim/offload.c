@@ -32,7 +32,7 @@ static HsStatus check_rules(const HsOptimizerConfig *config, const HsSpan *spans
 {
     for (int i = 0; i < count; i++) {
         const HsOptimizerKind kind = hs_optimizer_kind_of(config, &spans[i]);
-        if (hs_rule_get(kind)->scratch_bytes)
+        if (hs_optimizer_kind_needs_whole(kind))
             return hs_fail(HS_ECONFIG,
                            "memory.offload: the host updates element by element, and %s makes the step of %s from the "
                            "whole matrix: set memory.offload to none, or choose another optimizer.kind",

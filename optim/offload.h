@@ -46,7 +46,7 @@ typedef struct HsOffloadTraffic {
     double down, up, host;
 } HsOffloadTraffic;
 
-/* errors: HS_ECONFIG for spans with a rule for whole matrices (muon), HS_EUNSUPPORTED where the processor has no
+/* errors: HS_ECONFIG for spans with a rule for whole matrices, HS_EUNSUPPORTED where the processor has no
  * fused multiply-add, as its bits would be others, HS_ENOMEM */
 HsStatus hs_offload_create(HsDevice *device, const HsOptimizerConfig *config, const HsSpan *spans, int count,
                            HsOffload **offload);

@@ -8,8 +8,9 @@
 #include <math.h>
 #include <string.h>
 
-static HsTensor shape_of_weight(const HsSpan *span)
+static HsTensor shape_of_weight(const HsOptimizerConfig *config, const HsSpan *span)
 {
+    (void)config;
     return span->weight;
 }
 
@@ -62,14 +63,16 @@ static void adamw_append(const HsOptimizer *optimizer, const HsSpan *span, const
  * min_8bit_size.  The decision is the whole parameter's, so that its parts have the same. */
 enum { LEAST_8BIT_ELEMENTS = 4096 };
 
-static bool adamw8bit_serves(const HsSpan *span)
+static bool adamw8bit_serves(const HsOptimizerConfig *config, const HsSpan *span)
 {
+    (void)config;
     const int64_t count = span->part_of > 0 ? span->part_of : span->count;
     return count >= LEAST_8BIT_ELEMENTS && !span->part_of_table && !(span->uses & HS_SPAN_IS_LOOKED_UP);
 }
 
-static HsTensor shape_of_absmax(const HsSpan *span)
+static HsTensor shape_of_absmax(const HsOptimizerConfig *config, const HsSpan *span)
 {
+    (void)config;
     return hs_tensor_1d(NULL, HS_F32, hs_dynamic_blocks(span->count));
 }
 
@@ -95,9 +98,17 @@ static void adamw8bit_append(const HsOptimizer *optimizer, const HsSpan *span, c
     list->adamw8bit[list->adamw8bit_count++] = adamw8bit_args(optimizer, span, update);
 }
 
-static HsTensor shape_of_neurons(const HsSpan *span)
+static HsTensor shape_of_neurons(const HsOptimizerConfig *config, const HsSpan *span)
 {
+    (void)config;
     return hs_tensor_1d(NULL, HS_F32, span->weight.shape[0]);
+}
+
+static HsTensor shape_of_number(const HsOptimizerConfig *config, const HsSpan *span)
+{
+    (void)config;
+    (void)span;
+    return hs_tensor_1d(NULL, HS_F32, 1);
 }
 
 static bool muon_scales_neurons(const HsOptimizerConfig *config)
@@ -155,6 +166,15 @@ static const HsUpdateRule rules[HS_OPTIMIZER_KINDS] = {
                             .check = hs_muon_check,
                             .scratch_bytes = hs_muon_scratch_bytes,
                             .apply = hs_muon_apply },
+    [HS_OPTIMIZER_APOLLO] = { .states = { { "m", HS_F32, true, hs_apollo_moment, NULL },
+                                          { "v", HS_F32, true, hs_apollo_moment, NULL },
+                                          { "norm", HS_F32, false, shape_of_number, hs_apollo_limits } },
+                              .serves = hs_apollo_serves,
+                              .served = "matrices of the blocks with both sides above apollo.rank",
+                              .mend = "lower apollo.rank, to a quarter of model.width say",
+                              .check = hs_apollo_check,
+                              .scratch_bytes = hs_apollo_scratch_bytes,
+                              .apply = hs_apollo_apply },
     [HS_OPTIMIZER_ADAMW8BIT] = ADAMW_OF_CODES,
     [HS_OPTIMIZER_ADAMWFP8] = ADAMW_OF_CODES,
     [HS_OPTIMIZER_SCHEDULE_FREE] = { .states = { { "z_minus_y", HS_F32, true, shape_of_weight, NULL },
@@ -203,10 +223,20 @@ const char *hs_optimizer_kind_serves(HsOptimizerKind kind)
     return rules[kind].served;
 }
 
+const char *hs_optimizer_kind_mend(HsOptimizerKind kind)
+{
+    return rules[kind].mend;
+}
+
+bool hs_optimizer_kind_needs_whole(HsOptimizerKind kind)
+{
+    return rules[kind].apply != NULL;
+}
+
 HsOptimizerKind hs_optimizer_kind_of(const HsOptimizerConfig *config, const HsSpan *span)
 {
     const HsOptimizerKind kind = span->group ? span->group->kind : config->kind;
-    return rules[kind].serves == NULL || rules[kind].serves(span) ? kind : HS_OPTIMIZER_ADAMW;
+    return rules[kind].serves == NULL || rules[kind].serves(config, span) ? kind : HS_OPTIMIZER_ADAMW;
 }
 
 bool hs_optimizer_derives(const HsOptimizerConfig *config, const HsSpan *span)

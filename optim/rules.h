@@ -13,17 +13,19 @@
 typedef struct HsRuleState {
     const char *name; /* in checkpoints, after the parameter's */
     HsDtype dtype;
-    bool is_moment;                                  /* HsOptimizerConfig.moments says the dtype */
-    HsTensor (*shape)(const HsSpan *span);           /* its rank and extents */
-    bool (*needed)(const HsOptimizerConfig *config); /* NULL: always */
+    bool is_moment; /* HsOptimizerConfig.moments says the dtype */
+    HsTensor (*shape)(const HsOptimizerConfig *config, const HsSpan *span); /* its rank and extents */
+    bool (*needed)(const HsOptimizerConfig *config);                        /* NULL: always */
 } HsRuleState;
 
 enum { HS_RULE_STATES = HS_SPAN_STATES - 1 };
 
 typedef struct HsUpdateRule {
-    HsRuleState states[HS_RULE_STATES]; /* without a name: no more */
-    bool (*serves)(const HsSpan *span); /* NULL: everything */
-    const char *served;                 /* that in words */
+    HsRuleState states[HS_RULE_STATES];                                  /* without a name: no more */
+    bool (*serves)(const HsOptimizerConfig *config, const HsSpan *span); /* NULL: everything */
+    const char *served;                                                  /* that in words */
+    const char
+        *mend; /* what to do about a model in which it serves nothing; NULL: no model is like that, or none minds */
     HsStatus (*check)(const HsOptimizerConfig *config);
     /* Bytes of scratch for a step of this span; NULL: none, and it is updated element by element. */
     size_t (*scratch_bytes)(const HsOptimizerConfig *config, const HsSpan *span);
@@ -57,12 +59,22 @@ static inline HsStatus hs_rule_check_setting(const char *name, double value, dou
 HsStatus hs_schedule_free_settle(const HsOptimizer *optimizer, HsContext *context, const HsSpan *spans, int count);
 
 /* muon.c */
-bool hs_muon_serves(const HsSpan *span);
+bool hs_muon_serves(const HsOptimizerConfig *config, const HsSpan *span);
 /* Of the step that follows as many applied ones. */
 double hs_muon_momentum(const HsMuonConfig *muon, const HsSchedule *schedule, int64_t applied_steps);
 HsStatus hs_muon_check(const HsOptimizerConfig *config);
 size_t hs_muon_scratch_bytes(const HsOptimizerConfig *config, const HsSpan *span);
 HsStatus hs_muon_apply(const HsOptimizer *optimizer, HsContext *context, const HsSpan *span, const HsUpdateArgs *update,
                        void *scratch);
+
+/* apollo.c */
+bool hs_apollo_serves(const HsOptimizerConfig *config, const HsSpan *span);
+bool hs_apollo_limits(const HsOptimizerConfig *config);
+HsStatus hs_apollo_check(const HsOptimizerConfig *config);
+/* [rank, longer side] */
+HsTensor hs_apollo_moment(const HsOptimizerConfig *config, const HsSpan *span);
+size_t hs_apollo_scratch_bytes(const HsOptimizerConfig *config, const HsSpan *span);
+HsStatus hs_apollo_apply(const HsOptimizer *optimizer, HsContext *context, const HsSpan *span,
+                         const HsUpdateArgs *update, void *scratch);
 
 #endif

@@ -112,7 +112,7 @@ static HsTensor master_of(const HsSpan *span, HsDtype master)
 static HsTensor state_of(const HsOptimizer *optimizer, const HsSpan *span, int index)
 {
     const HsRuleState *state = hs_rule_state(&optimizer->config, span, index);
-    HsTensor tensor = state->shape(span);
+    HsTensor tensor = state->shape(&optimizer->config, span);
     tensor.dtype = state->is_moment ? optimizer->config.moments : state->dtype;
     return tensor;
 }

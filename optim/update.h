@@ -114,14 +114,28 @@ typedef struct HsMuonConfig {
     HsProductPolicy policy;
 } HsMuonConfig;
 
+#define HS_APOLLO_GRANULARITY(identifier, name) HS_APOLLO_##identifier,
+typedef enum HsApolloGranularity { HS_APOLLO_GRANULARITIES(HS_APOLLO_GRANULARITY) } HsApolloGranularity;
+#undef HS_APOLLO_GRANULARITY
+
+typedef struct HsApolloConfig {
+    int64_t rank;                    /* of what Adam sees of a gradient */
+    int64_t interval;                /* applied steps that a projection serves */
+    double scale;                    /* of steps: the paper's alpha */
+    HsApolloGranularity granularity; /* of the factors */
+    double growth_limit;             /* of a step's norm over that of the one before; 0: none */
+    HsProductPolicy policy;          /* of the projection, a product in f32 */
+} HsApolloConfig;
+
 typedef struct HsOptimizerConfig {
     HsOptimizerKind kind;
     double beta1, beta2, epsilon, momentum, weight_decay, clip_norm; /* clip_norm 0: none */
     bool nesterov;
     double average_decay; /* of a moving average of every parameter, kept with its states; 0: none */
-    HsDtype moments;      /* of AdamW, with a schedule and without: f32 or bf16, rounded stochastically */
+    HsDtype moments;      /* of AdamW, with a schedule and without, and APOLLO: f32 or bf16, rounded stochastically */
     HsMuonConfig muon;
-    uint64_t seed;          /* stochastic rounding */
+    HsApolloConfig apollo;
+    uint64_t seed;          /* stochastic rounding, and APOLLO's projections */
     HsOffloadLevel offload; /* what lies on the host, which updates it (optim/offload.h) */
     int host_threads;       /* of that */
     const char *disk;       /* a folder for states, and with masters_on_disk for masters; NULL: none.  Borrowed */
@@ -173,6 +187,10 @@ HsOptimizerKind hs_optimizer_kind_of(const HsOptimizerConfig *config, const HsSp
 const char *hs_optimizer_kind_name(HsOptimizerKind kind);
 /* Which parameters the rule serves, in words; NULL: all. */
 const char *hs_optimizer_kind_serves(HsOptimizerKind kind);
+/* What to do about a model in which the rule serves nothing; NULL: that is as it should be. */
+const char *hs_optimizer_kind_mend(HsOptimizerKind kind);
+/* Whether the rule makes the step of what it serves from the whole matrix, which one process and one memory then have. */
+bool hs_optimizer_kind_needs_whole(HsOptimizerKind kind);
 /* How many state tensors a span has by its rule, and their names: "m", "v", "momentum", "m_absmax", "v_absmax",
  * "z_minus_y"; behind them, with average_decay, "average". */
 int hs_optimizer_state_count(const HsOptimizerConfig *config, const HsSpan *span);

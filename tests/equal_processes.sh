@@ -42,6 +42,11 @@ for recipe in current delayed block mxfp8 nvfp4; do
 done
 matrix "muon of today" "$every" optimizer.kind=muon muon.beta2=0.95 muon.equilibrate=true muon.cautious_decay=true \
     muon.head_group=1 muon.momentum_warmup_steps=8
+for precision in fp32 fp16 bf16; do
+    matrix "apollo, $precision" "$every" optimizer.kind=apollo apollo.rank=4 apollo.interval=3 precision.mode=$precision
+done
+matrix "apollo-mini, no masters" "$every" optimizer.kind=apollo apollo.rank=1 apollo.granularity=tensor \
+    optimizer.moments=bf16 precision.master_weights=false
 matrix "averages" "$every" average.decay=0.9
 matrix "averages, no masters" "$every" average.decay=0.9 precision.master_weights=false
 matrix "schedule-free, no masters" "$every" optimizer.kind=schedule-free precision.master_weights=false
@@ -111,6 +116,7 @@ export HALFSTEP_EMU_GUARD=off
     matrix "emu, fp16, overflow on some" "$every" $emulated $overflow $masked max_steps=4
     matrix "emu, accumulated" "2:0 2:1 4:0 4:1" $emulated continual.strategy=ewc memory.micro_batch=2
     matrix "emu, three" "$three" $emulated distributed.virtual_ranks=3 batch_size=6
+    matrix "emu, apollo" "$every" $emulated optimizer.kind=apollo apollo.rank=4 apollo.interval=1
     matrix "emu, offload" "$every" $emulated memory.offload=optimizer
     matrix "emu, offload, schedule-free" "$every" $emulated memory.offload=optimizer optimizer.kind=schedule-free
     matrix "emu, gradients on the host" "2:2 4:2" $emulated distributed.zero=2 memory.offload=gradients

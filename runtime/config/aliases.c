@@ -176,6 +176,9 @@ const HsAlias hs_config_choice_aliases[] = {
       "schedulefree schedule_free adamw_schedule_free adamw_schedulefree schedule_free_adamw schedulefree_adamw "
       "adamwschedulefree" },
     { "optimizer.kind", "muon", "moonlight muon_hybrid muon_adamw" },
+    { "optimizer.kind", "apollo", "apollo_adamw apollo_adamw_layerwise galore_adamw galore q_apollo" },
+    { "optimizer.kind", "apollo with apollo.rank 1 and apollo.granularity tensor",
+      "apollo_mini apollo-mini mini_apollo" },
     { "optimizer.groups.kind", "adamw8bit", "adamw_8bit adam8bit paged_adamw_8bit" },
     { "optimizer.groups.kind", "adamw", "adam adamw_torch" },
     { "optimizer.groups.kind", "schedule-free", "schedulefree schedule_free adamw_schedule_free" },

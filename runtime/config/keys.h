@@ -334,25 +334,27 @@ enum { HS_MOST_LAYERS = 1024 };
     X(S, STRING, FIXED, init_from, "", 0, 0, NULL, HS_UNIT_PATH,                                                     \
       "a folder of PEFT's format with adapters to train further")
 
-#define HS_KEYS_OPTIMIZER(X, S)                                                                                      \
-    X(S, STRING, FIXED, kind, "adamw", 0, 0, HS_WORDS(HS_OPTIMIZERS), "",                                            \
-      "update rule; adamw8bit: AdamW with moments of 2.03 bytes a parameter in place of 8 (codes of 8 bits, one "    \
-      "absmax for 256 of them), those of embeddings and of parameters under 4096 elements in f32; adamwfp8: the "    \
-      "same with fp8 numbers as codes, rounded stochastically, m in E4M3 and v in E5M2, coarser near a block's "     \
-      "largest; muon: matrices of the blocks by Muon (section muon), all else by AdamW; its step has the size "      \
-      "of AdamW's, 0.2 sqrt(max(rows, columns)) times the orthogonal matrix, so that AdamW's learning rate serves; " \
-      "schedule-free: AdamW that needs no falling rate (Defazio et al. 2024), for schedule.kind: constant after a "  \
-      "warm-up; what is evaluated, sampled, saved as the model and exported is a mean over all steps")               \
-    X(S, STRING, FIXED, moments, "f32", 0, 0, "f32|bf16", "",                                                        \
-      "format of AdamW's two moments; bf16: 4 bytes a parameter in place of 8, rounded stochastically; it serves "   \
-      "what adamw updates; with adamw8bit, adamwfp8 and muon, what those leave to it; with schedule-free, both of "  \
-      "what it keeps; SGD's and Muon's momentum stay f32")                                                           \
-    X(S, REALS2, FIXED, betas, "[0.9, 0.95]", 0, 0.9999999, NULL, "",                                                \
-      "AdamW's decay rates of the two moments; schedule-free: the first is the mean's part of where gradients are "  \
-      "taken, the newest weights have the rest")                                                                     \
-    X(S, REAL, FIXED, epsilon, 1e-8, 1e-30, 1, NULL, "", "AdamW: added after the bias correction")                   \
-    X(S, REAL, FIXED, momentum, 0.9, 0, 0.9999999, NULL, "", "SGD")                                                  \
-    X(S, BOOL, FIXED, nesterov, false, 0, 1, NULL, "", "SGD")                                                        \
+#define HS_KEYS_OPTIMIZER(X, S)                                                                                        \
+    X(S, STRING, FIXED, kind, "adamw", 0, 0, HS_WORDS(HS_OPTIMIZERS), "",                                              \
+      "update rule; adamw8bit: AdamW with moments of 2.03 bytes a parameter in place of 8 (codes of 8 bits, one "      \
+      "absmax for 256 of them), those of embeddings and of parameters under 4096 elements in f32; adamwfp8: the "      \
+      "same with fp8 numbers as codes, rounded stochastically, m in E4M3 and v in E5M2, coarser near a block's "       \
+      "largest; muon: matrices of the blocks by Muon (section muon), all else by AdamW; its step has the size "        \
+      "of AdamW's, 0.2 sqrt(max(rows, columns)) times the orthogonal matrix, so that AdamW's learning rate serves; "   \
+      "apollo: matrices of the blocks by gradients whose channels are scaled as Adam would, from moments of a random " \
+      "projection of few rows (section apollo), all else by AdamW; "                                                   \
+      "schedule-free: AdamW that needs no falling rate (Defazio et al. 2024), for schedule.kind: constant after a "    \
+      "warm-up; what is evaluated, sampled, saved as the model and exported is a mean over all steps")                 \
+    X(S, STRING, FIXED, moments, "f32", 0, 0, "f32|bf16", "",                                                          \
+      "format of AdamW's two moments; bf16: 4 bytes a parameter in place of 8, rounded stochastically; it serves "     \
+      "what adamw updates; with adamw8bit, adamwfp8 and muon, what those leave to it; with schedule-free, both of "    \
+      "what it keeps; APOLLO's moments; SGD's and Muon's momentum stay f32")                                           \
+    X(S, REALS2, FIXED, betas, "[0.9, 0.95]", 0, 0.9999999, NULL, "",                                                  \
+      "AdamW's decay rates of the two moments; schedule-free: the first is the mean's part of where gradients are "    \
+      "taken, the newest weights have the rest")                                                                       \
+    X(S, REAL, FIXED, epsilon, 1e-8, 1e-30, 1, NULL, "", "AdamW: added after the bias correction")                     \
+    X(S, REAL, FIXED, momentum, 0.9, 0, 0.9999999, NULL, "", "SGD")                                                    \
+    X(S, BOOL, FIXED, nesterov, false, 0, 1, NULL, "", "SGD")                                                          \
     X(S, REAL, FIXED, clip_norm, 1.0, 0, HS_NO_BOUND, NULL, "", "largest global gradient norm; 0: no clipping")
 
 /* Jordan et al. 2024 (kellerjordan.github.io/posts/muon); the step's size: Liu et al. 2025, "Muon is scalable for LLM
@@ -378,6 +380,22 @@ enum { HS_MOST_LAYERS = 1024 };
       "only elements that the step moves towards 0 decay (arXiv 2510.12402)")                                          \
     X(S, INT, FIXED, head_group, 0, 0, 1024, NULL, "heads",                                                            \
       "queries, and keys, are made orthogonal by groups of this many heads; 0: all heads together")
+
+/* Zhu et al. 2024, "APOLLO: SGD-like memory, AdamW-level performance" (arXiv 2412.05270). */
+#define HS_KEYS_APOLLO(X, S)                                                                                         \
+    X(S, INT, FIXED, rank, 256, 1, 65536, NULL, "rows",                                                              \
+      "of the random projection that Adam's moments are kept of, 8 bytes for each row and element of a matrix's "    \
+      "longer side; the paper has a quarter of the width. Matrices with a side of no more are AdamW's. 1, with "     \
+      "granularity: tensor, is APOLLO-Mini")                                                                         \
+    X(S, REAL, FIXED, scale, 0, 0, 1e6, NULL, "",                                                                    \
+      "alpha, a factor of every step; 0: the paper's, 1, and sqrt(128) with granularity: tensor. The authors' "      \
+      "program takes the root of its scale: its 128 is 11.3 here")                                                   \
+    X(S, INT, FIXED, interval, 200, 1, 1000000000, NULL, "applied steps", "after which the projection is another")   \
+    X(S, STRING, FIXED, granularity, "channel", 0, 0, HS_WORDS(HS_APOLLO_GRANULARITIES), "",                         \
+      "what one factor scales; channel: a row of a matrix, or a column where it is wider than high; tensor: all of " \
+      "it")                                                                                                          \
+    X(S, REAL, FIXED, growth_limit, 1.01, 0, 1e6, NULL, "",                                                          \
+      "the most that a matrix's scaled gradient may grow from one step to the next, in norm; 0: as it likes")
 
 /* One entry of optimizer.groups. */
 #define HS_KEYS_GROUP(X, S)                                                                                        \
@@ -689,6 +707,7 @@ enum { HS_MOST_LAYERS = 1024 };
     S(adapter, HS_KEYS_ADAPTER, "low-rank changes to a frozen model")   \
     S(optimizer, HS_KEYS_OPTIMIZER, "update rule")                      \
     S(muon, HS_KEYS_MUON, "optimizer.kind: muon")                       \
+    S(apollo, HS_KEYS_APOLLO, "optimizer.kind: apollo")                 \
     S(schedule, HS_KEYS_SCHEDULE, "learning rate over applied steps")   \
     S(average, HS_KEYS_AVERAGE, "moving averages of the parameters")    \
     S(memory, HS_KEYS_MEMORY, "activations kept, and limits")           \

@@ -7,6 +7,7 @@
  * allocated afterwards, and training never takes more.
  */
 #include <assert.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -24,6 +25,22 @@ static HsScalerKind scaler_kind(const HsConfig *config, const HsPrecision *preci
         if (strcmp(config->precision.loss_scale, kinds[i].name) == 0)
             return kinds[i].kind;
     return precision->loss_scaling ? HS_SCALER_DYNAMIC : HS_SCALER_NONE;
+}
+
+/* The paper's scales: 1, and 128 under the root for the one factor of a whole tensor (section 5.1).  A mode in f32 has
+ * exact products; in the others 11 bits of a gradient are more than its 16-bit activations left in it. */
+static HsApolloConfig apollo_config(const HsConfig *config, const HsPrecision *precision)
+{
+    const bool of_tensors = hs_is(config->apollo.granularity, "tensor");
+    const HsProductPolicy tf32 = HS_POLICY_TF32;
+    return (HsApolloConfig){ .rank = config->apollo.rank,
+                             .interval = config->apollo.interval,
+                             .scale = config->apollo.scale > 0 ? config->apollo.scale
+                                      : of_tensors             ? sqrt(128.0)
+                                                               : 1.0,
+                             .granularity = of_tensors ? HS_APOLLO_TENSOR : HS_APOLLO_CHANNEL,
+                             .growth_limit = config->apollo.growth_limit,
+                             .policy = precision->weight == HS_F32 ? precision->forward : tf32 };
 }
 
 static HsStatus optimizer_config(const HsConfig *config, const HsPrecision *precision, HsOptimizerConfig *rules)
@@ -52,17 +69,18 @@ static HsStatus optimizer_config(const HsConfig *config, const HsPrecision *prec
                   .steps = config->muon.steps,
                   .product = precision->weight,
                   .policy = precision->forward },
+        .apollo = apollo_config(config, precision),
         .seed = (uint64_t)config->training.seed,
     };
     return hs_optimizer_kind_find(config->optimizer.kind, &rules->kind);
 }
 
-/* Matrices updated as a whole (Muon, some strategies) belong to one rank. */
+/* Matrices updated as a whole (by Muon, APOLLO, some strategies) belong to one rank. */
 static bool stays_whole(const HsSpan *span, const void *user)
 {
     const HsTraining *training = user;
     return (hs_continual_whole_matrices(&training->continual_config) && span->uses != 0) ||
-           hs_optimizer_kind_of(&training->optimizer.config, span) == HS_OPTIMIZER_MUON;
+           hs_optimizer_kind_needs_whole(hs_optimizer_kind_of(&training->optimizer.config, span));
 }
 
 /* Every trainable parameter with its group, then those with states on this rank. */

@@ -2,10 +2,12 @@
  *
  * Which update rule, rate and decay each parameter has: optimizer.groups over optimizer.kind, and how that is reported.
  */
+#include <ctype.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "kernels/base/log.h"
 #include "runtime/model/adapter.h"
 #include "runtime/model/selector.h"
 #include "runtime/train/run.h"
@@ -49,6 +51,21 @@ static HsStatus join(HsTraining *training, int index, bool *chosen)
     return HS_OK;
 }
 
+/* Where the run's rule has nothing to do, AdamW has all of it, with AdamW's memory. */
+static void warn_idle(const HsTraining *training)
+{
+    const HsOptimizerConfig *rules = &training->optimizer.config;
+    const HsShards *shards = &training->exchange.shards;
+    const char *mend = hs_optimizer_kind_mend(rules->kind);
+    for (int i = 0; i < shards->whole_count; i++)
+        if (!shards->whole[i].group && hs_optimizer_kind_of(rules, &shards->whole[i]) == rules->kind)
+            return;
+    if (mend)
+        hs_warn("optimizer.kind: %s serves %s, and nothing that it is to train is one: AdamW updates all of that, with "
+                "AdamW's memory. %c%s, or set optimizer.kind: adamw",
+                hs_optimizer_kind_name(rules->kind), hs_optimizer_kind_serves(rules->kind), toupper(mend[0]), mend + 1);
+}
+
 HsStatus hs_training_join_groups(HsTraining *training)
 {
     const HsConfig *config = training->config;
@@ -61,6 +78,8 @@ HsStatus hs_training_join_groups(HsTraining *training)
             status = join(training, i, chosen);
     }
     free(chosen);
+    if (status == HS_OK)
+        warn_idle(training);
     return status;
 }
 

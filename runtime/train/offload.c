@@ -82,13 +82,18 @@ HsDiskLevel hs_training_disk_most(const HsTraining *training)
                                                                                      : HS_DISK_MASTERS;
 }
 
+static bool needs_whole(const char *name)
+{
+    HsOptimizerKind kind = HS_OPTIMIZER_ADAMW;
+    return hs_optimizer_kind_find(name, &kind) != HS_OK || hs_optimizer_kind_needs_whole(kind);
+}
+
 HsOffloadLevel hs_training_offload_most(const HsTraining *training)
 {
     const HsConfig *config = training->config;
-    HsOptimizerKind kind = HS_OPTIMIZER_ADAMW;
-    bool whole = hs_optimizer_kind_find(config->optimizer.kind, &kind) != HS_OK || kind == HS_OPTIMIZER_MUON;
+    bool whole = needs_whole(config->optimizer.kind);
     for (int i = 0; i < config->group_count; i++)
-        whole = whole || strcmp(config->groups[i].kind, "muon") == 0;
+        whole = whole || (!hs_is(config->groups[i].kind, "inherit") && needs_whole(config->groups[i].kind));
     const bool may = !whole && !training->engine.device.host_accessible && hs_backend_cpu_fuses() &&
                      !hs_continual_whole_matrices(&training->continual_config);
     return may ? most_of_processes(training) : HS_OFFLOAD_NONE;

@@ -189,6 +189,8 @@ expect 2 "$trainer" --config emu.yaml out_dir=no device=cpu memory.offload=optim
 says err "memory.offload: optimizer moves states"
 expect 2 "$trainer" --config emu.yaml out_dir=no memory.offload=optimizer optimizer.kind=muon
 says err "muon"
+expect 2 "$trainer" --config emu.yaml out_dir=no memory.offload=optimizer optimizer.kind=apollo apollo.rank=4
+says err "apollo makes the step of"
 expect 2 "$trainer" --config emu.yaml out_dir=no memory.offload=optimizer continual.strategy=[ewc] ewc.curvature=kronecker
 says err "or ewc.curvature: diagonal"
 HALFSTEP_CPU_ISA=portable expect 1 "$trainer" --config emu.yaml out_dir=no memory.offload=optimizer

@@ -20,6 +20,8 @@ resumes() {
 # In 8 bits: matrices and head; the tables and what is small in f32.
 eight="optimizer.kind=adamw8bit model.width=64"
 fp8="optimizer.kind=adamwfp8 model.width=64"
+# Other projections after the fourth and the eighth of twelve steps: one in each half, and not where they meet.
+apollo="optimizer.kind=apollo apollo.rank=4 apollo.interval=4"
 for mode in fp32 bf16 fp16; do
     # shellcheck disable=SC2086
     resumes eight-$mode $eight precision.mode=$mode model.tie_head=false
@@ -27,6 +29,8 @@ for mode in fp32 bf16 fp16; do
     resumes fp8-$mode $fp8 precision.mode=$mode model.tie_head=false
     resumes rounded-$mode optimizer.moments=bf16 precision.mode=$mode
     resumes muon-$mode optimizer.kind=muon precision.mode=$mode
+    # shellcheck disable=SC2086
+    resumes apollo-$mode $apollo precision.mode=$mode
     resumes average-$mode average.decay=0.7 evaluation.every=5 checkpoint_freq=1 keep_checkpoints=100 precision.mode=$mode
     resumes free-$mode optimizer.kind=schedule-free evaluation.every=5 checkpoint_freq=1 keep_checkpoints=100 \
         precision.mode=$mode
@@ -49,6 +53,10 @@ resumes free-rounded optimizer.kind=schedule-free optimizer.moments=bf16 evaluat
 resumes free-group optimizer.kind=muon evaluation.every=5 'optimizer.groups=[{match: embedding, kind: schedule-free}]'
 resumes muon-today optimizer.kind=muon muon.beta2=0.95 muon.equilibrate=true muon.cautious_decay=true muon.head_group=1 \
     muon.momentum_warmup_steps=8 muon.momentum_end=0.8 schedule.kind=wsd
+# shellcheck disable=SC2086
+resumes apollo-stochastic $apollo optimizer.moments=bf16 precision.master_weights=false gradient_accumulation_steps=2
+resumes apollo-mini optimizer.kind=apollo apollo.rank=1 apollo.granularity=tensor apollo.growth_limit=0
+resumes apollo-group 'optimizer.groups=[{match: "*.mlp.*", kind: apollo}]' apollo.rank=4
 resumes groups 'optimizer.groups=[{match: embedding, learning_rate: 1e-4}, {match: vector, kind: sgd, weight_decay: 0}]'
 
 # Over tasks, with every strategy, from a checkpoint of the first task and one of the second.
@@ -67,7 +75,7 @@ resumes_tasks() {
     rm -rf run
 }
 turn=0
-for what in optimizer.kind=muon "$eight" "$fp8" train.freeze=matrix optimizer.kind=schedule-free; do
+for what in optimizer.kind=muon "$apollo" "$eight" "$fp8" train.freeze=matrix optimizer.kind=schedule-free; do
     while read -r settings; do
         # shellcheck disable=SC2086
         ! in_tier $((turn++)) 2 || resumes_tasks "$what" $settings
@@ -222,6 +230,13 @@ says out "8224 trainable, 33984 frozen (train.freeze)"
 expect 0 "$trainer" plan --no-training --config tiny.yaml optimizer.kind=muon
 says out "optimizer: muon, 0.025 million parameters in 8 tensors, peak learning rate 0.001"
 # shellcheck disable=SC2086
+expect 0 "$trainer" plan --no-training --config tiny.yaml $apollo
+says out "optimizer: apollo, 0.025 million parameters in 8 tensors, peak learning rate 0.001"
+# The tiny model's matrices are 32 wide.
+expect 0 "$trainer" plan --no-training --config tiny.yaml optimizer.kind=apollo
+says err "apollo serves matrices of the blocks with both sides above apollo.rank"
+says err "Lower apollo.rank"
+# shellcheck disable=SC2086
 expect 0 "$trainer" plan --no-training --config tiny.yaml $eight
 says out "optimizer: adamw8bit, 0.098 million parameters in 8 tensors, peak learning rate 0.001"
 # shellcheck disable=SC2086
@@ -256,6 +271,9 @@ refused "optimizer.groups.0.match is missing" 'optimizer.groups=[{learning_rate:
 refused 'optimizer.groups.0.match: `nothing`' 'optimizer.groups=[{match: nothing}]'
 refused "belongs to an earlier group" 'optimizer.groups=[{match: matrix}, {match: "*.mlp.*"}]'
 refused "muon serves matrices of the blocks only" 'optimizer.groups=[{match: embedding, kind: muon}]'
+refused "apollo serves matrices of the blocks with both sides above apollo.rank only" \
+    'optimizer.groups=[{match: embedding, kind: apollo}]'
+refused "apollo.growth_limit must be 0, for none, or at least 1" optimizer.kind=apollo apollo.growth_limit=0.5
 refused "adamw8bit serves parameters of 4096 elements and more that are no embeddings only, and transformer.wte.weight" \
     'optimizer.groups=[{match: embedding, kind: adamw8bit}]'
 refused "adamwfp8 serves parameters of 4096 elements and more that are no embeddings only, and transformer.wte.weight" \
