@@ -173,7 +173,10 @@ template <typename Moment> struct ScheduleFree {
             const float direction = HS_RULE_FREE_DIRECTION(fmaf, sqrtf, g, v_new[j], before[j], weight_decay, epsilon);
             p[j] = HS_RULE_FREE_P(fmaf, before[j], m_new[j], c, direction, step);
             m_new[j] = HS_RULE_FREE_D(fmaf, m_new[j], c, direction, back);
-            if constexpr (guarded)
+        }
+        if constexpr (guarded) { /* apart, which spares registers */
+#pragma unroll
+            for (int j = 0; j < QUAD; j++)
                 p[j] = after_proximal(protection, guard, j, p[j], rate);
         }
         AdamW<Moment>::round_moments(rng, i, m_new, v_new, m_quad, v_quad);
