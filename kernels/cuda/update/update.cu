@@ -174,17 +174,18 @@ template <typename Moment> struct ScheduleFree {
             p[j] = HS_RULE_FREE_P(fmaf, before[j], m_new[j], c, direction, step);
             m_new[j] = HS_RULE_FREE_D(fmaf, m_new[j], c, direction, back);
         }
-        if constexpr (guarded) { /* apart, which spares registers */
-#pragma unroll
-            for (int j = 0; j < QUAD; j++)
-                p[j] = after_proximal(protection, guard, j, p[j], rate);
-        }
         AdamW<Moment>::round_moments(rng, i, m_new, v_new, m_quad, v_quad);
         store_quad<whole>(m, i, left, m_quad);
         store_quad<whole>(v, i, left, v_quad);
+        if constexpr (guarded) { /* last, and read again: which spares registers */
+            const float late_rate = scalars_pointer->free_rate * learning_rate_scale;
+#pragma unroll
+            for (int j = 0; j < QUAD; j++)
+                p[j] = after_proximal(protection, guard, j, p[j], late_rate);
+        }
         parameter.template store<whole>(i, left, p, stored);
         if constexpr (guarded)
-            store_path<whole>(protection, guard, i, left, raw, scalars.unscale, stored, before);
+            store_path<whole>(protection, guard, i, left, raw, scalars_pointer->unscale, stored, before);
     }
 };
 
