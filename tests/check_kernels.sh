@@ -207,5 +207,7 @@ cat "$work/complaints"
 [ ! -s "$work/complaints" ]
 echo "check-kernels: $(wc -l <"$work/rows") kernels, no spills; none touches memory before it waits:" \
     "$(awk '$1 == "waits" { kernels[$2]++; waiting[$2] += $3 }
-            END { for (code in kernels) printf "%s %d of %d wait on sm_%s", separator, waiting[code], kernels[code], code
-                  separator = "," }' "$work/facts")"
+            END { for (code in kernels) {
+                      printf "%s%d of %d wait on sm_%s", separator, waiting[code], kernels[code], code
+                      separator = ", "
+                  } }' "$work/facts")"
