@@ -197,7 +197,9 @@ static HsStatus bench_all(Bench *bench, const Sizes *s, const Operands *o, const
                                   .grad = o->grad,
                                   .master = o->master,
                                   .weight = o->parameter };
-    const HsAdamWArgs adamw = { update, 0.9f, 0.95f, 1e-8f, o->m, o->v };
+    const HsAdamWArgs adamw = {
+        .update = update, .beta1 = 0.9f, .beta2 = 0.95f, .epsilon = 1e-8f, .m = o->m, .v = o->v
+    };
     const HsConvertArgs convert = { .x = o->grad, .y = o->parameter };
 
     const double activation = 2.0 * (double)(s->rows * s->width), hidden = 2.0 * (double)(s->rows * s->mlp);
