@@ -7,7 +7,7 @@ build=$(dirname "$trainer")
 
 expect 0 "$root/bench/package/make.sh" "$build" "$scratch/package"
 if ! ldd "$build/halfstep-gpu" | grep -qE 'lib(asan|ubsan)'; then
-    [ "$(du -sm package | cut -f 1)" -le 48 ] || fail "the package has $(du -sm package | cut -f 1) MiB, more than 48"
+    [ "$(du -sm package | cut -f 1)" -le 52 ] || fail "the package has $(du -sm package | cut -f 1) MiB, more than 52"
 fi
 
 # fits SIZE: GPT-2 124M's batch on a card of that size, by the plan: nothing is allocated.
@@ -37,13 +37,23 @@ echo "========= ERROR SUMMARY: 0 errors"
 SH
 cat >tools/ncu <<'SH'
 #!/bin/bash
-while [ "$1" != env ]; do shift; done
+asked=()
+while [ "$1" != env ]; do
+    [ "$1" != --kernel-id ] || { name=${2#*^} && asked+=("${name%%\$*}"); }
+    shift
+done
 "$@" || exit
 echo '==PROF== Connected to process 1'
 echo '"ID","Process ID","Process Name","Host Name","Kernel Name","Context","Stream","Block Size","Grid Size","Device","CC","Section Name","Metric Name","Metric Unit","Metric Value"'
 echo '"0","1","p","h","matmul_hopper_kernel","1","7","(384, 1, 1)","(132, 1, 1)","0","9.0","GPU Speed Of Light Throughput","Duration","us","96.5"'
 echo '"0","1","p","h","matmul_hopper_kernel","1","7","(384, 1, 1)","(132, 1, 1)","0","9.0","GPU Speed Of Light Throughput","DRAM Throughput","%","41.2"'
 echo '"1","1","p","h","update_kernel","1","7","(256, 1, 1)","(132, 1, 1)","0","9.0","GPU Speed Of Light Throughput","Duration","us","12.0"'
+for name in "${asked[@]}"; do
+    case $name in
+    matmul_hopper_kernel | update_kernel) ;;
+    *) echo "\"9\",\"1\",\"p\",\"h\",\"$name\",\"1\",\"7\",\"(1, 1, 1)\",\"(1, 1, 1)\",\"0\",\"9.0\",\"x\",\"Other\",\"us\",\"1\"" ;;
+    esac
+done
 SH
 chmod +x tools/*
 
