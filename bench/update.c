@@ -83,7 +83,7 @@ static HsProtection protection_of(const HsTensor *t, Guard guard)
                            .proximal = guard == PROXIMAL_STEP };
 }
 
-static HsStatus adamw(HsContext *context, const HsTensor *t, Guard guard)
+static HsStatus adamw_of(HsContext *context, const HsTensor *t, Guard guard, bool schedule_free)
 {
     HsUpdateEpilogue epilogue = { .back_count = 0 };
     if (guard == PACKING)
@@ -92,6 +92,7 @@ static HsStatus adamw(HsContext *context, const HsTensor *t, Guard guard)
                                                 .beta1 = 0.9f,
                                                 .beta2 = 0.95f,
                                                 .epsilon = 1e-8f,
+                                                .schedule_free = schedule_free,
                                                 .update.weight_decay = 0.01f,
                                                 .update.learning_rate_scale = 1.0f,
                                                 .update.grad = t[GRAD],
@@ -103,21 +104,14 @@ static HsStatus adamw(HsContext *context, const HsTensor *t, Guard guard)
                                                 .update.epilogue = epilogue });
 }
 
+static HsStatus adamw(HsContext *context, const HsTensor *t, Guard guard)
+{
+    return adamw_of(context, t, guard, false);
+}
+
 static HsStatus schedule_free(HsContext *context, const HsTensor *t, Guard guard)
 {
-    return hs_op_adamw(context, &(HsAdamWArgs){ .update.scalars = &scalars,
-                                                .beta1 = 0.9f,
-                                                .beta2 = 0.95f,
-                                                .epsilon = 1e-8f,
-                                                .schedule_free = true,
-                                                .update.weight_decay = 0.01f,
-                                                .update.learning_rate_scale = 1.0f,
-                                                .update.grad = t[GRAD],
-                                                .m = t[M],
-                                                .v = t[V],
-                                                .update.master = t[MASTER],
-                                                .update.weight = weight_matrix(t),
-                                                .update.protection = protection_of(t, guard) });
+    return adamw_of(context, t, guard, true);
 }
 
 static HsTensor first_half(HsTensor tensor)

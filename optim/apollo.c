@@ -61,11 +61,7 @@ bool hs_apollo_limits(const HsOptimizerConfig *config)
 HsStatus hs_apollo_check(const HsOptimizerConfig *config)
 {
     const HsApolloConfig *apollo = &config->apollo;
-    HS_TRY(hs_rule_check_setting("beta1", config->beta1, 1));
-    HS_TRY(hs_rule_check_setting("beta2", config->beta2, 1));
-    HS_TRY(hs_rule_check_setting("epsilon", config->epsilon, INFINITY));
-    if (config->moments != HS_F32 && config->moments != HS_BF16)
-        return hs_fail(HS_ECONFIG, "optimizer: moments are f32 or bf16, not %s", hs_dtype_name(config->moments));
+    HS_TRY(hs_adamw_check(config));
     if (apollo->rank < 1 || apollo->interval < 1 || apollo->interval > UINT32_MAX)
         return hs_fail(HS_ECONFIG, "optimizer: apollo.rank and apollo.interval must be at least 1 (got %lld and %lld)",
                        (long long)apollo->rank, (long long)apollo->interval);

@@ -58,6 +58,8 @@ static inline HsStatus hs_rule_check_setting(const char *name, double value, dou
 /* y = x, of the spans by that rule, before their z - y becomes 0: a fresh start begins with what was evaluated. */
 HsStatus hs_schedule_free_settle(const HsOptimizer *optimizer, HsContext *context, const HsSpan *spans, int count);
 
+/* rules.c: decay rates, epsilon and the moments' format, of whatever has Adam's two moments */
+HsStatus hs_adamw_check(const HsOptimizerConfig *config);
 /* muon.c */
 bool hs_muon_serves(const HsOptimizerConfig *config, const HsSpan *span);
 /* Of the step that follows as many applied ones. */
