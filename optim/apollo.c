@@ -61,7 +61,7 @@ bool hs_apollo_limits(const HsOptimizerConfig *config)
 HsStatus hs_apollo_check(const HsOptimizerConfig *config)
 {
     const HsApolloConfig *apollo = &config->apollo;
-    HS_TRY(hs_adamw_check(config));
+    HS_TRY(hs_rule_check_adam(config));
     if (apollo->rank < 1 || apollo->interval < 1 || apollo->interval > UINT32_MAX)
         return hs_fail(HS_ECONFIG, "optimizer: apollo.rank and apollo.interval must be at least 1 (got %lld and %lld)",
                        (long long)apollo->rank, (long long)apollo->interval);

@@ -14,19 +14,10 @@ static HsTensor shape_of_weight(const HsOptimizerConfig *config, const HsSpan *s
     return span->weight;
 }
 
-HsStatus hs_adamw_check(const HsOptimizerConfig *config)
-{
-    HS_TRY(hs_rule_check_setting("beta1", config->beta1, 1));
-    HS_TRY(hs_rule_check_setting("beta2", config->beta2, 1));
-    if (config->moments != HS_F32 && config->moments != HS_BF16)
-        return hs_fail(HS_ECONFIG, "optimizer: moments are f32 or bf16, not %s", hs_dtype_name(config->moments));
-    return hs_rule_check_setting("epsilon", config->epsilon, INFINITY);
-}
-
 /* It has a mean already, which beta1 mixes with the newest weights. */
 static HsStatus schedule_free_check(const HsOptimizerConfig *config)
 {
-    HS_TRY(hs_adamw_check(config));
+    HS_TRY(hs_rule_check_adam(config));
     if (config->beta1 <= 0)
         return hs_fail(HS_ECONFIG, "optimizer: without a schedule beta1 must be above 0 (got %g)", config->beta1);
     if (config->average_decay > 0)
@@ -148,13 +139,13 @@ static void sgd_append(const HsOptimizer *optimizer, const HsSpan *span, const H
                     { "m_absmax", HS_F32, false, shape_of_absmax, NULL },                                    \
                     { "v_absmax", HS_F32, false, shape_of_absmax, NULL } },                                  \
         .serves = adamw8bit_serves, .served = "parameters of 4096 elements and more that are no embeddings", \
-        .check = hs_adamw_check, .append = adamw8bit_append,                                                 \
+        .check = hs_rule_check_adam, .append = adamw8bit_append,                                             \
     }
 
 static const HsUpdateRule rules[HS_OPTIMIZER_KINDS] = {
     [HS_OPTIMIZER_ADAMW] = { .states = { { "m", HS_F32, true, shape_of_weight, NULL },
                                          { "v", HS_F32, true, shape_of_weight, NULL } },
-                             .check = hs_adamw_check,
+                             .check = hs_rule_check_adam,
                              .append = adamw_append },
     [HS_OPTIMIZER_SGD] = { .states = { { "momentum", HS_F32, false, shape_of_weight, sgd_has_momentum } },
                            .check = sgd_check,

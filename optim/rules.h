@@ -7,6 +7,8 @@
 #ifndef HS_OPTIM_RULES_H
 #define HS_OPTIM_RULES_H
 
+#include <math.h>
+
 #include "optim/update.h"
 
 /* A tensor that a rule keeps of a span. */
@@ -58,8 +60,16 @@ static inline HsStatus hs_rule_check_setting(const char *name, double value, dou
 /* y = x, of the spans by that rule, before their z - y becomes 0: a fresh start begins with what was evaluated. */
 HsStatus hs_schedule_free_settle(const HsOptimizer *optimizer, HsContext *context, const HsSpan *spans, int count);
 
-/* rules.c: decay rates, epsilon and the moments' format, of whatever has Adam's two moments */
-HsStatus hs_adamw_check(const HsOptimizerConfig *config);
+/* Decay rates, epsilon and the moments' format, of what has Adam's two moments.  errors: HS_ECONFIG */
+static inline HsStatus hs_rule_check_adam(const HsOptimizerConfig *config)
+{
+    HS_TRY(hs_rule_check_setting("beta1", config->beta1, 1));
+    HS_TRY(hs_rule_check_setting("beta2", config->beta2, 1));
+    if (config->moments != HS_F32 && config->moments != HS_BF16)
+        return hs_fail(HS_ECONFIG, "optimizer: moments are f32 or bf16, not %s", hs_dtype_name(config->moments));
+    return hs_rule_check_setting("epsilon", config->epsilon, INFINITY);
+}
+
 /* muon.c */
 bool hs_muon_serves(const HsOptimizerConfig *config, const HsSpan *span);
 /* Of the step that follows as many applied ones. */
