@@ -95,6 +95,26 @@ $(BUILD)/obj/%.cuda.o: %.cu
 
 $(HOPPER_SOURCES:%.cu=$(BUILD)/obj/%.cuda.o): ARCHITECTURE = $(HOPPER_ARCHITECTURE)
 
+# The text that nvcc makes before ptxas makes machine code of it, which the emulator can run: as it is shipped, and without
+# fused multiplication and addition that the source does not ask for, so that its results have the bits of the host's code.
+PTX_CODE   = 90
+$(BUILD)/ptx/%/kernels/cuda/product/matmul_fp8.ptx: PTX_CODE = 89
+PTX_SHIPPED = $(CUDA_SOURCES:%.cu=$(BUILD)/ptx/shipped/%.ptx)
+PTX_EXACT   = $(CUDA_SOURCES:%.cu=$(BUILD)/ptx/exact/%.ptx)
+$(foreach set,shipped exact,$(patsubst %.cu,$(BUILD)/ptx/$(set)/%.ptx,$(filter %_hopper.cu,$(CUDA_SOURCES)))): PTX_CODE = 90a
+define make_ptx
+	$(call making,NVCC)
+	@mkdir -p $(@D)
+	$(Q)$(NVCC) -std=c++17 -O3 -I. -arch=compute_$(PTX_CODE) $(1) -MMD -MP -MF $@.d -ptx -o $@ $<
+endef
+$(BUILD)/ptx/shipped/%.ptx: %.cu
+	$(call make_ptx)
+$(BUILD)/ptx/exact/%.ptx: %.cu
+	$(call make_ptx,-fmad=false)
+-include $(wildcard $(PTX_SHIPPED:=.d) $(PTX_EXACT:=.d))
+.PHONY: ptx
+ptx: $(PTX_SHIPPED) $(PTX_EXACT) ## the kernels as PTX, which the emulator runs with HALFSTEP_EMU_PTX=build/ptx/shipped; needs nvcc
+
 # AMD's compiler, on the kernels that need neither tensor cores nor other instructions of NVIDIA's alone.
 HIPCC           ?= hipcc
 HIP_ARCHITECTURE ?= gfx90a

@@ -183,6 +183,17 @@ test-planted: $(BUILD)/trainer $(EMU_PART) $(BUILD)/tests/room/ops $(BUILD)/benc
 	@BUILD=$(BUILD) CXX="$(CXX)" CXXFLAGS="$(CXXFLAGS)" LDFLAGS="$(LDFLAGS)" OBJECTS="$(EMU_OBJECTS)" \
 	    tests/planted.sh $(if $(PLANTED),'$(PLANTED)')
 
+# nvcc's text of every kernel, run on the emulator; what needs nvcc says so where there is none.
+PTX_NEEDS = $(if $(NVCC),$(BUILD)/trainer $(EMU_PART))
+PTX_SKIP  = $(if $(NVCC),,@echo "skipped: $@ needs nvcc")
+.PHONY: test-ptx test-ptx-whole test-ptx-planted
+test-ptx: $(PTX_NEEDS) $(if $(NVCC),$(PTX_EXACT)) ## every operation by the PTX that nvcc makes, on the emulator: against ref, and against the host compiler's bits
+	$(or $(PTX_SKIP),@BUILD=$(BUILD) tests/ptx/run.sh)
+test-ptx-whole: $(PTX_NEEDS) $(if $(NVCC),$(BUILD)/tests/room/ops ptx) ## the same of all cases, tiles and orders of events, and training steps
+	$(or $(PTX_SKIP),@BUILD=$(BUILD) tests/ptx/run.sh whole)
+test-ptx-planted: $(PTX_NEEDS) $(if $(NVCC),$(PTX_EXACT)) ## mistakes planted into inline assembly, each of which the run of its PTX has to find
+	$(or $(PTX_SKIP),@BUILD=$(BUILD) NVCC="$(NVCC)" tests/ptx/planted.sh $(if $(PLANTED),'$(PLANTED)'))
+
 # What CuTe says is compiled by the script, where its headers can be had.
 LAYOUTS = $(patsubst %,$(BUILD)/obj/%.emu.o,$(basename $(filter-out %/cute.cpp,$(wildcard tests/layouts/*.cu tests/layouts/*.cpp))))
 # An archive, as two of these objects include kernels, and those kernels' own objects must then stay out.
@@ -247,7 +258,7 @@ arm-check: $(BUILD)/trainer ## the trainer for Arm (aarch64), cross-compiled, un
 	+@BUILD=$(BUILD) PACKAGES="$(APT_ARM_LIBRARIES)" tests/arm/run.sh
 
 # What takes too long for every change.
-NIGHTLY = test-whole asan ubsan analyze clang-build arm-check test-layouts test-tokenizers test-round-trips test-widths test-folders test-gpu-script test-agreement test-schedules test-planted test-equal test-deb faults fuzz
+NIGHTLY = test-whole asan ubsan analyze clang-build arm-check test-layouts test-tokenizers test-round-trips test-widths test-folders test-gpu-script test-agreement test-schedules test-planted test-ptx-whole test-ptx-planted test-equal test-deb faults fuzz
 .PHONY: nightly
 nightly: packages-check ## the long campaigns, one after another (hours); NIGHTLY='faults fuzz' chooses
 	+@failed=; for part in $(NIGHTLY); do echo "== $$part"; $(MAKE) $(JOBS) $$part || failed="$$failed $$part"; done; \

@@ -44,6 +44,7 @@
  *   stream.*        streams, events                    transfer.cpp    copies and fills by the host
  *   graph.cpp       capture and graphs                 fault.*         reports
  *   attach.*        for libraries that add work to streams
+ *   ptx/            kernels by the PTX that nvcc makes, in place of the host compiler's code
  *                                                      redzone.h       bytes around arrays that must not change
  */
 #ifndef HS_KERNELS_EMU_EMU_H
@@ -52,6 +53,8 @@
 #ifndef HS_EMU
 #error "kernels/emu/emu.h: only for sources compiled with -DHS_EMU"
 #endif
+
+#include "kernels/emu/ptx/launch.h" /* what it includes comes before the keywords of types.h */
 
 #include "kernels/emu/device.h"
 #include "kernels/emu/runtime.h"

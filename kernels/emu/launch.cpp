@@ -19,6 +19,7 @@
 #include <thread>
 #include <unistd.h>
 
+#include "kernels/emu/ptx/launch.h"
 #include "kernels/emu/stream.h"
 #include "kernels/emu/worker.h"
 
@@ -160,7 +161,7 @@ static void run_grid(const Launch &launch)
 using namespace emulator;
 
 cudaError_t emulate_launch(const char *name, dim3 grid, dim3 block, size_t shared_bytes, cudaStream_t stream,
-                           std::function<void()> body, unsigned cluster, bool begins_early)
+                           KernelBodies bodies, unsigned cluster, bool begins_early)
 {
     const uint64_t threads = (uint64_t)block.x * block.y * block.z;
     if (threads == 0 || threads > MAX_THREADS || block.z > 64 || grid.x == 0 || grid.y == 0 || grid.z == 0 ||
@@ -179,8 +180,14 @@ cudaError_t emulate_launch(const char *name, dim3 grid, dim3 block, size_t share
     static uint64_t launches;
     const uint64_t seed = (settings().seed * 0xD1342543DE82EF95u + ++launches) * 0x9E3779B97F4A7C15u;
     enqueue(stream_of(stream), [=] {
-        const Launch launch = { name, grid, block, cluster, begins_early, shared_bytes, &body, settings(), seed };
-        run_grid(launch);
+        const auto run = [&](const std::function<void()> &body) {
+            run_grid(Launch{ name, grid, block, cluster, begins_early, shared_bytes, &body, settings(), seed });
+        };
+        const PtxBody &text = bodies.text;
+        if (text.symbol != nullptr && ptx_compared())
+            ptx_compare([&] { run(bodies.own); }, text, [&] { run(text.body); });
+        else
+            run(text.symbol != nullptr ? text.body : bodies.own);
         memory_check(name);
     });
     return cudaSuccess;

@@ -11,6 +11,7 @@
  */
 #include "kernels/emu/memory.h"
 
+#include <algorithm>
 #include <atomic>
 #include <deque>
 #include <map>
@@ -148,6 +149,46 @@ void memory_check(const char *after)
             fault("%s wrote %s an allocation of %zu bytes at %p", after,
                   below ? "below the start of" : "past the end of", a.bytes, static_cast<void *>(a.data));
     }
+}
+
+MemoryCopy memory_copy()
+{
+    std::lock_guard<std::recursive_mutex> hold(memory_lock);
+    MemoryCopy copy;
+    for (const auto &entry : allocations) {
+        const Allocation &a = entry.second;
+        if (!a.freed)
+            copy.ranges.push_back({ a.data, std::vector<char>(a.data, a.data + a.bytes) });
+    }
+    return copy;
+}
+
+void memory_restore(const MemoryCopy &copy)
+{
+    for (const MemoryCopy::Range &range : copy.ranges)
+        memcpy(range.data, range.bytes.data(), range.bytes.size());
+}
+
+bool memory_differs(const MemoryCopy &copy, std::string *difference)
+{
+    for (const MemoryCopy::Range &range : copy.ranges) {
+        size_t count = 0, first = 0;
+        for (size_t word = 0; word < range.bytes.size(); word++)
+            if (range.data[word] != range.bytes[word] && count++ == 0)
+                first = word / 4 * 4;
+        if (count == 0)
+            continue;
+        unsigned own = 0, other = 0;
+        memcpy(&own, &range.bytes[first], std::min<size_t>(4, range.bytes.size() - first));
+        memcpy(&other, range.data + first, std::min<size_t>(4, range.bytes.size() - first));
+        char text[256];
+        snprintf(text, sizeof text, "%zu bytes of an allocation of %zu; at byte %zu %08x (%.9g) became %08x (%.9g)",
+                 count, range.bytes.size(), first, own, (double)__uint_as_float(own), other,
+                 (double)__uint_as_float(other));
+        *difference = text;
+        return true;
+    }
+    return false;
 }
 
 bool memory_describe(const void *address, char *text, size_t size)

@@ -6,6 +6,8 @@
 #define HS_KERNELS_EMU_MEMORY_H
 
 #include <stddef.h>
+#include <string>
+#include <vector>
 
 namespace hs_emu
 {
@@ -26,6 +28,18 @@ void memory_close();
 /* Between these two nothing may, while a kernel's first blocks begin. */
 void memory_hide();
 void memory_show();
+/* All that is allocated, on the device and pinned. */
+struct MemoryCopy {
+    struct Range {
+        char *data;
+        std::vector<char> bytes;
+    };
+    std::vector<Range> ranges;
+};
+MemoryCopy memory_copy();
+void memory_restore(const MemoryCopy &copy);
+/* Whether memory is another than in the copy; the first difference in words. */
+bool memory_differs(const MemoryCopy &copy, std::string *difference);
 /* Reports a write just outside an allocation; `after` names the suspect. */
 void memory_check(const char *after);
 

@@ -8,6 +8,7 @@
 
 #include <functional>
 
+#include "kernels/emu/ptx/launch.h"
 #include "kernels/emu/types.h"
 
 #define CUDART_VERSION 13000
@@ -191,13 +192,23 @@ enum cudaFuncAttribute {
 };
 cudaError_t cudaFuncSetAttribute(const void *kernel, cudaFuncAttribute attribute, int value);
 
-/* What hs_launch calls: `body` runs the kernel for the thread that threadIdx names.  Refuses what a GPU would refuse
+/* What runs a kernel for the thread that threadIdx names: the host compiler's code and, where it is wanted, the PTX
+ * (ptx/launch.h). */
+struct KernelBodies {
+    std::function<void()> own;
+    emulator::PtxBody text = { nullptr, nullptr };
+    template <typename Body> KernelBodies(Body body) : own(body)
+    {
+    }
+};
+
+/* What hs_launch calls.  Refuses what a GPU would refuse
  * (limits of blocks, grids and shared memory); the error is returned and also remembered for cudaGetLastError.
  * cluster: blocks that run together, neighbours in x.
  * begins_early: its blocks may begin while the kernel before it still runs (programmatic dependent launch), so that none
  * of its threads may touch device memory until one has waited (launch.cpp). */
 cudaError_t emulate_launch(const char *name, dim3 grid, dim3 block, size_t shared_bytes, cudaStream_t stream,
-                           std::function<void()> body, unsigned cluster = 1, bool begins_early = false);
+                           KernelBodies bodies, unsigned cluster = 1, bool begins_early = false);
 
 } // namespace hs_emu
 

@@ -13,7 +13,7 @@ namespace hs_emu
 
 enum { TENSOR_MAP_RANKS = 5 };
 
-struct alignas(64) TensorMap {
+struct alignas(128) TensorMap {
     char *data;
     uint64_t extents[TENSOR_MAP_RANKS]; /* elements; the first one's neighbours are contiguous */
     uint64_t strides[TENSOR_MAP_RANKS]; /* bytes; the first is an element's */

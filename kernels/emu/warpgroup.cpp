@@ -137,6 +137,16 @@ static void perform_products(Warpgroup &group, int warp, size_t end)
     group.first_product = all;
 }
 
+bool sums_under_way(const float *registers)
+{
+    const Thread &thread = *worker->current;
+    const int warp = warp_number(thread) % WARPGROUP;
+    for (const Flight &flight : group_of(thread).flights)
+        if (flight.registers[(size_t)(warp * LANES + thread.lane)] == registers)
+            return (flight.landed >> warp & 1) == 0;
+    return false;
+}
+
 /* What the operands must have in common. */
 static void check_product(const WarpgroupProduct &product, const WarpgroupProduct &first, Site site)
 {

@@ -295,6 +295,8 @@ void async_proxy_check_store(const Thread &thread, uint32_t address, const char 
 /* warpgroup.cpp */
 void warpgroup_start(Warpgroup &group);
 void warpgroup_check_exit(const Thread &thread);
+/* Whether products that add to these registers of the current thread are under way. */
+bool sums_under_way(const float *registers);
 
 } // namespace emulator
 } // namespace hs_emu

@@ -29,6 +29,10 @@
     X(HALFSTEP_EMU_THREADS, "1 to 256", "one a core, at most 8", "device: emu: host threads that run blocks")          \
     X(HALFSTEP_EMU_SHARED, "48 to 1024 (KiB)", "227",                                                                  \
       "device: emu: shared memory of a block, and so which GPU it is: 227 compute capability 9.0, 163 8.0, 99 8.9")    \
+    X(HALFSTEP_EMU_PTX, "a folder", "none",                                                                            \
+      "device: emu: run the kernels of this folder's PTX, which make ptx writes, in place of the host compiler's")     \
+    X(HALFSTEP_EMU_PTX_COMPARE, "a path", "none",                                                                      \
+      "device: emu: run each kernel both ways; a line for each goes into this file: launches, and how many differ")    \
     X(HALFSTEP_FAULT, "rank=R,step=S,do=kill, stop, exit or delay:SECONDS", "none",                                    \
       "for tests: what happens to one process of several as it comes to a step")                                       \
     X(HALFSTEP_SECRET, "16 bytes or more", "none",                                                                     \

@@ -73,9 +73,12 @@ HsStatus launch_as(const HsContext *context, const char *name, void (*kernel)(Pa
     const bool early = form.after && kernels_may_overlap(context);
     if (is_observed(name, reinterpret_cast<const void *>(kernel), form, early))
         return HS_OK;
-    cudaError_t error = emulate_launch(
-        name, form.grid, block, form.shared_bytes, stream_of(context),
-        [=]() { kernel(static_cast<Parameters>(arguments)...); }, form.cluster, early);
+    KernelBodies bodies([=]() { kernel(static_cast<Parameters>(arguments)...); });
+    if (emulator::ptx_wanted())
+        bodies.text = emulator::ptx_body(reinterpret_cast<const void *>(kernel), name,
+                                         { emulator::kernel_parameter(static_cast<Parameters>(arguments))... });
+    cudaError_t error =
+        emulate_launch(name, form.grid, block, form.shared_bytes, stream_of(context), bodies, form.cluster, early);
     return check_launch(context, name, form.grid, block, form.shared_bytes, error);
 }
 #else
