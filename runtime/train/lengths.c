@@ -5,6 +5,7 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "kernels/base/log.h"
 #include "runtime/config/continual.h"
 #include "runtime/train/run.h"
 
@@ -77,12 +78,31 @@ static HsStatus fail_short(const HsTraining *training, int task)
                    training->config->tasks[task].name, (long long)training->rows_per_step, held);
 }
 
+/* A length of all tasks that none takes: max_steps on a command line is meant to make a run shorter. */
+static void warn_unused_length(const HsConfig *config)
+{
+    for (int task = 0; task < config->task_count; task++) {
+        const HsTaskConfig *own = &config->tasks[task];
+        if (own->steps == 0 && own->tokens == 0 && own->epochs == 0)
+            return;
+    }
+    const char *key = hs_config_is_set(config, "max_steps")    ? "max_steps"
+                      : hs_config_is_set(config, "max_epochs") ? "max_epochs"
+                                                               : NULL;
+    const char *own = config->tasks[0].steps > 0 ? "steps" : config->tasks[0].tokens > 0 ? "tokens" : "epochs";
+    if (key)
+        hs_warn("%s changes nothing: each task has a length of its own; set tasks.0.%s%s", key, own,
+                config->task_count > 1 ? " and the others'" : "");
+}
+
 HsStatus hs_training_count_steps(HsTraining *training)
 {
     for (int i = 0; training->has_data && i < training->data.count; i++)
         HS_TRY(hs_dataset_set_rows(&training->data.tasks[i], new_rows_of(training, i)));
     HsLengths *lengths = &training->lengths;
     const HsConfig *config = training->config;
+    if (training->has_data)
+        warn_unused_length(config);
     lengths->joint = hs_continual_mixes_tasks(&training->continual_config);
     lengths->unmarked = training->continual_config.unmarked;
     lengths->one_phase = lengths->joint || lengths->unmarked;

@@ -91,3 +91,7 @@ refused "a key of the configuration is written without dashes: learning_rate=3" 
 refused "as optimizer.kind=value" "$trainer" --config tiny.yaml optimizer=adamw
 refused "unknown key trian.steps" "$trainer" --config tiny.yaml trian.steps=3
 finish
+
+# A length that no task takes.
+expect 0 "$trainer" --config tiny.yaml max_steps=1 tasks.0.steps=2 device=cpu
+says err "warning: max_steps changes nothing: each task has a length of its own; set tasks.0.steps"
