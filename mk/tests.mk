@@ -194,6 +194,10 @@ test-ptx-whole: $(PTX_NEEDS) $(if $(NVCC),$(BUILD)/tests/room/ops ptx) ## the sa
 test-ptx-planted: $(PTX_NEEDS) $(if $(NVCC),$(PTX_EXACT)) ## mistakes planted into inline assembly, each of which the run of its PTX has to find
 	$(or $(PTX_SKIP),@BUILD=$(BUILD) NVCC="$(NVCC)" tests/ptx/planted.sh $(if $(PLANTED),'$(PLANTED)'))
 
+.PHONY: test-twins
+test-twins: ## wrappers of inline PTX against those of the hardware's makers, by the machine code of both; needs nvcc
+	@BUILD=$(BUILD) NVCC="$(NVCC)" tests/twins/run.sh
+
 # What CuTe says is compiled by the script, where its headers can be had.
 LAYOUTS = $(patsubst %,$(BUILD)/obj/%.emu.o,$(basename $(filter-out %/cute.cpp,$(wildcard tests/layouts/*.cu tests/layouts/*.cpp))))
 # An archive, as two of these objects include kernels, and those kernels' own objects must then stay out.
@@ -258,7 +262,7 @@ arm-check: $(BUILD)/trainer ## the trainer for Arm (aarch64), cross-compiled, un
 	+@BUILD=$(BUILD) PACKAGES="$(APT_ARM_LIBRARIES)" tests/arm/run.sh
 
 # What takes too long for every change.
-NIGHTLY = test-whole asan ubsan analyze clang-build arm-check test-layouts test-tokenizers test-round-trips test-widths test-folders test-gpu-script test-agreement test-schedules test-planted test-ptx-whole test-ptx-planted test-equal test-deb faults fuzz
+NIGHTLY = test-whole asan ubsan analyze clang-build arm-check test-layouts test-twins test-tokenizers test-round-trips test-widths test-folders test-gpu-script test-agreement test-schedules test-planted test-ptx-whole test-ptx-planted test-equal test-deb faults fuzz
 .PHONY: nightly
 nightly: packages-check ## the long campaigns, one after another (hours); NIGHTLY='faults fuzz' chooses
 	+@failed=; for part in $(NIGHTLY); do echo "== $$part"; $(MAKE) $(JOBS) $$part || failed="$$failed $$part"; done; \

@@ -134,11 +134,14 @@ template <typename T, int width> static void record_begin_query_part(Experiments
 
 template <typename T> static void record_products(Experiments &experiments, const char *type)
 {
-#define HS_MULTIPLY_ROWS(columns, stages, rate, rate_alone)                                 \
-    record_hopper_multiply<T, HopperTile<columns, stages>, true, true>(experiments, type);  \
-    record_hopper_multiply<T, HopperTile<columns, stages>, true, false>(experiments, type); \
-    record_hopper_multiply<T, HopperTile<columns, stages>, false, true>(experiments, type); \
-    record_hopper_multiply<T, HopperTile<columns, stages>, false, false>(experiments, type);
+/* Of a block's rows, half of a tile's; where consumers share them. */
+#define HS_MULTIPLY_ROWS(rows, columns, stages, rate)                                                        \
+    if constexpr (HopperTile<(rows) / 2, columns, stages>::shared) {                                         \
+        record_hopper_multiply<T, HopperTile<(rows) / 2, columns, stages>, true, true>(experiments, type);   \
+        record_hopper_multiply<T, HopperTile<(rows) / 2, columns, stages>, true, false>(experiments, type);  \
+        record_hopper_multiply<T, HopperTile<(rows) / 2, columns, stages>, false, true>(experiments, type);  \
+        record_hopper_multiply<T, HopperTile<(rows) / 2, columns, stages>, false, false>(experiments, type); \
+    }
     HS_MATMUL_TILES_HOPPER(HS_MULTIPLY_ROWS)
 #undef HS_MULTIPLY_ROWS
     record_begin_rows<T, 64, 128>(experiments, type);

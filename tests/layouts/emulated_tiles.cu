@@ -141,13 +141,13 @@ static void find_hopper_copy(layouts::Experiments &experiments, HsDtype dtype, c
     const std::string name = "hopper_copy " + std::to_string(Tile::columns) + " " + type + ", A " +
                              orders[a_contiguous] + ", B " + orders[b_contiguous] + ": ";
     const int columns = Tile::columns;
-    unsigned char *a = test::to_device(codes(HOPPER_ROWS * HOPPER_STEP, 2));
+    unsigned char *a = test::to_device(codes(Tile::rows * HOPPER_STEP, 2));
     unsigned char *b = test::to_device(codes(columns * HOPPER_STEP, 2));
     unsigned char *images = test::to_device(std::vector<unsigned char>(2 * Tile::stage_bytes));
     HopperParameters parameters = {};
-    const MatmulOperand operand_a = { a, a_contiguous ? HOPPER_STEP : HOPPER_ROWS, HOPPER_ROWS, 16, a_contiguous };
+    const MatmulOperand operand_a = { a, a_contiguous ? HOPPER_STEP : Tile::rows, Tile::rows, 16, a_contiguous };
     const MatmulOperand operand_b = { b, b_contiguous ? HOPPER_STEP : columns, columns, 16, b_contiguous };
-    if (map_operand(operand_a, dtype, HOPPER_STEP, HOPPER_ROWS, &parameters.a) != HS_OK ||
+    if (map_operand(operand_a, dtype, HOPPER_STEP, Tile::rows, &parameters.a) != HS_OK ||
         map_operand(operand_b, dtype, HOPPER_STEP, columns / HOPPER_CLUSTER, &parameters.b) != HS_OK ||
         !test::launch_clusters(hopper_copy_kernel<Tile, a_contiguous, b_contiguous>, HOPPER_CLUSTER, HOPPER_CLUSTER, 32,
                                (size_t)Tile::shared_bytes, parameters, images))
@@ -162,9 +162,12 @@ static void find_hopper_copy(layouts::Experiments &experiments, HsDtype dtype, c
 
 static void find_kernel_tiles(layouts::Experiments &experiments, HsDtype dtype, const char *type)
 {
-#define HS_COPY_ROWS(columns, stages, rate, rate_alone)                                  \
-    find_hopper_copy<HopperTile<columns, stages>, true, true>(experiments, dtype, type); \
-    find_hopper_copy<HopperTile<columns, stages>, false, false>(experiments, dtype, type);
+/* Of a block's rows, half of a tile's; where consumers share them. */
+#define HS_COPY_ROWS(rows, columns, stages, rate)                                                          \
+    if constexpr (HopperTile<(rows) / 2, columns, stages>::shared) {                                       \
+        find_hopper_copy<HopperTile<(rows) / 2, columns, stages>, true, true>(experiments, dtype, type);   \
+        find_hopper_copy<HopperTile<(rows) / 2, columns, stages>, false, false>(experiments, dtype, type); \
+    }
     HS_MATMUL_TILES_HOPPER(HS_COPY_ROWS)
 #undef HS_COPY_ROWS
     find_head<64, 128>(experiments, dtype, type);

@@ -3,44 +3,10 @@
 # run.sh: the layouts of the tensor-core instructions by CuTe's layout algebra against those of the emulator and of the
 # kernels; then mistakes planted into each kind of number, each of which has to be found.  `make test-layouts`, which
 # passes BUILD, CXX and NVCC.
-#
-# CuTe's headers come with the Python package nvidia-cutlass, which is put into $BUILD/layouts and is no part of this
-# repository; CUTLASS_INCLUDE=FOLDER takes headers that are there already.  They want those of the CUDA toolkit.  Where
-# either cannot be had, the test is skipped.
 set -uo pipefail
 cd "$(dirname "$0")/../.." || exit 2
-build=${BUILD:?make test-layouts}
-version=4.2.0.0
-package=$build/layouts/nvidia-cutlass-$version
-
-skip() {
-    echo "SKIPPED  layouts: $1; nothing was compared with CuTe"
-    exit 0
-}
-
-# find_cuda: prints the folder of the toolkit's headers.
-find_cuda() {
-    local nvcc=${NVCC:-$(command -v nvcc)} folder
-    for folder in ${nvcc:+"$(dirname "$(realpath "$nvcc")")/../include"} /usr/local/cuda/include; do
-        if [ -f "$folder/cuda_runtime.h" ]; then
-            echo "$folder"
-            return
-        fi
-    done
-    return 1
-}
-
-# fetch_cute: the package, whole or not at all, once.
-fetch_cute() {
-    local partial=$package.partial
-    [ -d "$package" ] && return
-    rm -rf "$partial"
-    mkdir -p "$build/layouts"
-    timeout 300 python3 -m pip install --quiet --disable-pip-version-check --root-user-action ignore --no-deps \
-        --no-compile --target "$partial" "nvidia-cutlass==$version" >"$build/layouts/pip.log" 2>&1 &&
-        mv "$partial" "$package"
-}
-
+what=layouts
+. tests/cutlass.sh
 # has_rows KIND SUFFIX: of the instructions on stdin, those that CuTe's tables do not have are reported.
 has_rows() {
     local instruction missing=0
@@ -77,14 +43,7 @@ check_complete() {
     return $status
 }
 
-cuda=$(find_cuda) || skip "no headers of a CUDA toolkit were found"
-include=${CUTLASS_INCLUDE:-$package/cutlass_library/source/include}
-if [ ! -f "$include/cute/tensor.hpp" ]; then
-    [ -z "${CUTLASS_INCLUDE:-}" ] || skip "CUTLASS_INCLUDE has no cute/tensor.hpp"
-    fetch_cute || skip "the package nvidia-cutlass $version cannot be had ($(tail -n 1 "$build/layouts/pip.log" 2>/dev/null))"
-    [ -f "$include/cute/tensor.hpp" ] || skip "the package nvidia-cutlass has no headers of CuTe"
-fi
-
+find_headers
 program=$build/layouts/cute tables=$build/layouts/tables.txt
 mkdir -p "$build/layouts"
 if [ ! "$program" -nt tests/layouts/cute.cpp ] || [ ! "$program" -nt tests/layouts/table.h ] ||
