@@ -193,11 +193,33 @@ turn_table() {
     echo "| mode | run | tokens/s | TFLOP/s | memory MiB | relative to own |"
     echo "|---|---|---|---|---|---|"
     for mode in "$@"; do
-        for name in own tuned no_hopper cublaslt torch; do
+        for name in own tuned no_hopper no_graph no_overlap neither logits cublaslt torch; do
             turn_row "$mode" $name
         done
     done
     [ -n "$peer_pid" ] || printf '\nPyTorch: %s.\n' "${torch_missing:-it did not start}"
+}
+
+# take_same NAME SETTING...: a turn that has to have the losses of `own` to the last bit.
+take_same() {
+    local name=$1
+    shift
+    take_turn "$name" bf16 "$@" || return 1
+    cmp -s "$work/own.losses" "$work/$name.losses" && return
+    echo "bf16, $name: other losses than own's, by $* alone: $(paste -sd' ' "$work/own.losses") and $(paste -sd' ' "$work/$name.losses")"
+    echo
+    return 1
+}
+
+# One turn each: other kernels, and what only changes how the same ones are launched.
+take_once() {
+    local code=0
+    take_turn no_hopper bf16 kernels.hopper=none || code=1
+    take_same no_graph kernels.cuda_graph=false || code=1
+    take_same no_overlap kernels.overlap=false || code=1
+    take_same neither kernels.cuda_graph=false kernels.overlap=false || code=1
+    take_turn logits bf16 precision.logits=compute || code=1
+    return $code
 }
 
 phase_gpt2() {
@@ -212,7 +234,7 @@ phase_gpt2() {
         take_peer_turn bf16
         [ -z "$tuning" ] || take_turn tuned bf16 kernels.tuning="$tuning" || code=1
         [ "$device" = emu ] || take_turn cublaslt bf16 kernels.matmul=cublaslt || code=1
-        [ $round -gt 1 ] || take_turn no_hopper bf16 kernels.hopper=none || code=1
+        [ $round -gt 1 ] || take_once || code=1
     done
     turn_table bf16
     [ "$device" = emu ] || printf '\nThe aim on an H200: at least 600,000 tokens/s in bf16, and more than PyTorch.\n'

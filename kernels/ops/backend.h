@@ -158,6 +158,7 @@ typedef enum HsHopperUse { HS_HOPPER_ALL, HS_HOPPER_PRODUCTS, HS_HOPPER_ATTENTIO
 typedef struct HsCudaOptions {
     int index;        /* which GPU */
     bool sync_launch; /* wait after every launch, and name the kernel that failed */
+    bool no_overlap;  /* no kernel begins before the one before it has ended */
     bool cublaslt;    /* products by cuBLASLt, the rival, opened at run time */
     HsHopperUse hopper;
     const HsCard *card; /* work is laid out as for this GPU, for plans on the emulator; NULL: as for the one there is */

@@ -105,6 +105,7 @@ static HsStatus open_part(HsEngine *engine, const char *name, const HsEngineOpti
 {
     const HsCudaOptions cuda = { .index = index,
                                  .sync_launch = options->sync_launch,
+                                 .no_overlap = options->no_overlap,
                                  .cublaslt = options->cublaslt,
                                  .hopper = options->hopper,
                                  .card = options->card };
@@ -341,6 +342,7 @@ HsEngineOptions hs_engine_options(const HsConfig *config)
         .cublaslt = hs_is(config->kernels.matmul, "cublaslt"),
         .hopper = hopper_use(config->kernels.hopper),
         .sync_launch = config->kernels.sync_launch,
+        .no_overlap = !config->kernels.overlap,
         .cuda_graph = graph_use(config->kernels.cuda_graph),
         .tuning = config->kernels.tuning,
         .allocator = config->memory.allocator,

@@ -91,7 +91,7 @@ static void warn_unused_length(const HsConfig *config)
                                                                : NULL;
     const char *own = config->tasks[0].steps > 0 ? "steps" : config->tasks[0].tokens > 0 ? "tokens" : "epochs";
     if (key)
-        hs_warn("%s changes nothing: each task has a length of its own; set tasks.0.%s%s", key, own,
+        hs_warn("%s changes nothing: each task has its length; set tasks.0.%s%s", key, own,
                 config->task_count > 1 ? " and the others'" : "");
 }
 

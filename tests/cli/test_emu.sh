@@ -63,6 +63,8 @@ cat >each <<'TWINS'
 none memory.recompute=attention
 none memory.recompute=block
 none kernels.cuda_graph=false
+none kernels.overlap=false
+none kernels.overlap=false kernels.cuda_graph=false
 none kernels.sync_launch=true
 HALFSTEP_EMU_SEED=2
 HALFSTEP_EMU_SCHEDULE=reverse
@@ -71,7 +73,7 @@ HALFSTEP_EMU_STREAMS=early,HALFSTEP_EMU_COPIES=early
 TWINS
 cat >together <<'TWINS'
 HALFSTEP_EMU_SEED=2 memory.recompute=attention kernels.cuda_graph=false
-HALFSTEP_EMU_SCHEDULE=reverse memory.recompute=block
+HALFSTEP_EMU_SCHEDULE=reverse memory.recompute=block kernels.overlap=false
 HALFSTEP_EMU_SCHEDULE=random,HALFSTEP_EMU_SEED=5,HALFSTEP_EMU_STREAMS=early,HALFSTEP_EMU_COPIES=early kernels.sync_launch=true
 TWINS
 for config in emu emu_tasks; do

@@ -94,4 +94,4 @@ finish
 
 # A length that no task takes.
 expect 0 "$trainer" --config tiny.yaml max_steps=1 tasks.0.steps=2 device=cpu
-says err "warning: max_steps changes nothing: each task has a length of its own; set tasks.0.steps"
+says err "warning: max_steps changes nothing: each task has its length; set tasks.0.steps"

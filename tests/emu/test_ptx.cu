@@ -123,7 +123,7 @@ const Case CASES[] = {
     { "mov.u64 %rd9, 0x123456789abcdef0; mov.b64 {%r8, %r9}, %rd9;", 0x12345678u },
     { "mov.f64 %fd1, 0d4008000000000000; cvt.rn.f32.f64 %f9, %fd1;" F9, 0x40400000u },
     { "mov.u32 %r9, 1; @%p9 mov.u32 %r9, 2; setp.eq.s32 %p8, 1, 1; @!%p8 mov.u32 %r9, 3;", 1 },
-    /* names of their own between braces, the same ones twice */
+    /* names that hold between braces, the same ones twice */
     { "{ .reg .pred over; again: setp.eq.s32 over, 1, 1; @!over bra again; selp.b32 %r9, 7, 0, over; }", 7 },
     { "{ .reg .pred over; bra again; mov.u32 %r9, 1; again: mov.u32 %r9, 8; }", 8 },
     { "mov.u32 %r9, %ntid.x;", 1 },

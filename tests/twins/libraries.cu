@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * The interfaces of cuBLASLt and NCCL that the kernels write out by hand, beside the libraries' headers: numbers of
+ * The interfaces of cuBLASLt and NCCL that the kernels write out by hand, and the libraries' headers: numbers of
  * enumerations, sizes and places of structures, and each function's parameters, one by one.  It compiles, or names what is
  * wrong.  With TWINS_CUBLASLT and TWINS_NCCL, where those headers can be had.
  */
@@ -12,9 +12,9 @@ namespace
 
 /* Two types that are passed alike: as large, both pointers or neither, both floating or neither. */
 template <typename Own, typename Theirs>
-constexpr bool alike = sizeof(Own) == sizeof(Theirs) && std::is_pointer_v<Own> == std::is_pointer_v<Theirs> &&
-                       std::is_floating_point_v<Own> == std::is_floating_point_v<Theirs> &&
-                       std::is_class_v<Own> == std::is_class_v<Theirs>;
+constexpr bool alike = sizeof(Own) == sizeof(Theirs) &&
+                       std::is_pointer_v<Own> == std::is_pointer_v<Theirs> &&std::is_floating_point_v<Own> ==
+                           std::is_floating_point_v<Theirs> &&std::is_class_v<Own> == std::is_class_v<Theirs>;
 
 template <typename Own, typename Theirs> struct Same : std::false_type {
 };

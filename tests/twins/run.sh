@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
-# run.sh: each wrapper of inline PTX beside what CUTLASS, libcu++ or the CUDA headers have for the same instruction, by the
-# machine code of both (twins.cu, compare.py); the interfaces of cuBLASLt and NCCL that are written out by hand beside the
+# run.sh: each wrapper of inline PTX and what CUTLASS, libcu++ or the CUDA headers have for the same instruction, by the
+# machine code of both (twins.cu, compare.py); the interfaces of cuBLASLt and NCCL that are written out by hand and the
 # libraries' headers (libraries.cu); then mistakes planted into each, every one of which has to be found.
 # `make test-twins`, which passes BUILD and NVCC; where nvcc or headers cannot be had, the test is skipped.
 set -uo pipefail

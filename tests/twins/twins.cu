@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Each wrapper of inline PTX beside what the hardware's makers have for the same instruction, in CUTLASS (CuTe), libcu++ or the
+ * Each wrapper of inline PTX and what the hardware's makers have for the same instruction, in CUTLASS (CuTe), libcu++ or the
  * CUDA headers: two kernels that differ in that call alone.  compare.py wants the same machine code of both.
  *
  * Compiled for sm_90a, and with TWINS_FP8 for sm_89, where mma.sync has FP8.
@@ -44,20 +44,20 @@ struct Call {
 };
 
 /* own and vendor: statements. */
-#define TWIN(name, own, vendor)                                                                              \
-    extern "C" __global__ void own_##name(Call call, const __grid_constant__ CUtensorMap map)                 \
-    {                                                                                                        \
-        __shared__ __align__(1024) unsigned char tile[8192];                                                 \
-        __shared__ __align__(8) uint64_t bar[4];                                                             \
-        (void)tile, (void)bar;                                                                               \
-        own;                                                                                                 \
-    }                                                                                                        \
-    extern "C" __global__ void vendor_##name(Call call, const __grid_constant__ CUtensorMap map)              \
-    {                                                                                                        \
-        __shared__ __align__(1024) unsigned char tile[8192];                                                 \
-        __shared__ __align__(8) uint64_t bar[4];                                                             \
-        (void)tile, (void)bar;                                                                               \
-        vendor;                                                                                              \
+#define TWIN(name, own, vendor)                                                                  \
+    extern "C" __global__ void own_##name(Call call, const __grid_constant__ CUtensorMap map)    \
+    {                                                                                            \
+        __shared__ __align__(1024) unsigned char tile[8192];                                     \
+        __shared__ __align__(8) uint64_t bar[4];                                                 \
+        (void)tile, (void)bar;                                                                   \
+        own;                                                                                     \
+    }                                                                                            \
+    extern "C" __global__ void vendor_##name(Call call, const __grid_constant__ CUtensorMap map) \
+    {                                                                                            \
+        __shared__ __align__(1024) unsigned char tile[8192];                                     \
+        __shared__ __align__(8) uint64_t bar[4];                                                 \
+        (void)tile, (void)bar;                                                                   \
+        vendor;                                                                                  \
     }
 
 namespace vendor
@@ -92,19 +92,19 @@ __device__ uint32_t at(const void *pointer)
     return ptx::shared_address(pointer);
 }
 
-#define LOAD_FRAGMENTS                                      \
-    float d[4];                                             \
-    uint32_t a[4], b[2];                                    \
-    for (int n = 0; n < 4; n++) {                           \
-        d[n] = __uint_as_float(call.in[n]);                 \
-        a[n] = call.in[4 + n];                              \
-    }                                                       \
-    b[0] = call.in[8];                                      \
+#define LOAD_FRAGMENTS                      \
+    float d[4];                             \
+    uint32_t a[4], b[2];                    \
+    for (int n = 0; n < 4; n++) {           \
+        d[n] = __uint_as_float(call.in[n]); \
+        a[n] = call.in[4 + n];              \
+    }                                       \
+    b[0] = call.in[8];                      \
     b[1] = call.in[9]
-#define STORE_FRAGMENT            \
-    for (int n = 0; n < 4; n++)   \
+#define STORE_FRAGMENT          \
+    for (int n = 0; n < 4; n++) \
     call.out[n] = __float_as_uint(d[n])
-#define TWIN_MMA(name, own, Vendor)                                          \
+#define TWIN_MMA(name, own, Vendor) \
     TWIN(name, LOAD_FRAGMENTS; own; STORE_FRAGMENT, LOAD_FRAGMENTS; vendor::multiply<Vendor>(d, a, b); STORE_FRAGMENT)
 
 #ifdef TWINS_FP8
@@ -126,22 +126,23 @@ TWIN(encode_tf32, *call.out = ptx::encode_tf32(call.x),
 TWIN(reciprocal_approximate, *call.out = __float_as_uint(ptx::reciprocal_approximate(call.x)),
      *call.out = __float_as_uint(cutlass::reciprocal_approximate_ftz<float>{}(call.x)))
 TWIN(clamp, *call.out = __float_as_uint(ptx::clamp(call.x, 0.5f, call.y)),
-     *call.out = __float_as_uint(cutlass::minimum<float, true>{}(cutlass::maximum<float, true>{}(call.x, 0.5f), call.y)))
+     *call.out = __float_as_uint(cutlass::minimum<float, true>{}(cutlass::maximum<float, true>{}(call.x, 0.5f),
+                                                                 call.y)))
 
 /* Copies of a thread, and kernels that overlap. */
 TWIN(copy_async_16, ptx::copy_async_16(at(tile), call.in, call.i != 0 ? 16 : 0),
      (cute::SM80_CP_ASYNC_CACHEGLOBAL_ZFILL<uint4>::copy(*reinterpret_cast<const uint4 *>(call.in),
                                                          *reinterpret_cast<uint4 *>(tile), call.i != 0)))
 TWIN(copy_async_4, ptx::copy_async_4(at(tile), call.in, call.i != 0 ? 4 : 0),
-     (cute::SM80_CP_ASYNC_CACHEALWAYS_ZFILL<uint32_t>::copy(*call.in, *reinterpret_cast<uint32_t *>(tile), call.i != 0)))
+     (cute::SM80_CP_ASYNC_CACHEALWAYS_ZFILL<uint32_t>::copy(*call.in, *reinterpret_cast<uint32_t *>(tile),
+                                                            call.i != 0)))
 TWIN(copy_async_commit, ptx::copy_async_commit(), cute::cp_async_fence())
 TWIN(copy_async_wait, ptx::copy_async_wait<2>(), cute::cp_async_wait<2>())
 TWIN(wait_for_kernel_before, ptx::wait_for_kernel_before(), cudaGridDependencySynchronize())
 TWIN(let_next_kernel_begin, ptx::let_next_kernel_begin(), cudaTriggerProgrammaticLaunchCompletion())
 
 /* mbarriers, fences, barriers, clusters, registers. */
-TWIN(mbarrier_init, ptx::mbarrier_init(at(bar), call.i),
-     cuda::ptx::mbarrier_init(bar, (uint32_t)call.i))
+TWIN(mbarrier_init, ptx::mbarrier_init(at(bar), call.i), cuda::ptx::mbarrier_init(bar, (uint32_t)call.i))
 TWIN(fence_mbarrier_init, ptx::fence_mbarrier_init(), cutlass::arch::fence_barrier_init())
 TWIN(mbarrier_arrive, ptx::mbarrier_arrive(at(bar)), cutlass::arch::ClusterBarrier::arrive(bar))
 TWIN(mbarrier_arrive_expect, ptx::mbarrier_arrive_expect(at(bar), call.i),
@@ -149,13 +150,16 @@ TWIN(mbarrier_arrive_expect, ptx::mbarrier_arrive_expect(at(bar), call.i),
 TWIN(mbarrier_arrive_cluster, ptx::mbarrier_arrive_cluster(ptx::map_shared(at(bar), call.i)),
      cutlass::arch::ClusterBarrier::arrive(bar, (uint32_t)call.i, 1))
 TWIN(mbarrier_wait, ptx::mbarrier_wait(at(bar), (unsigned)call.i),
-     while (!cuda::ptx::mbarrier_try_wait_parity(cuda::ptx::sem_acquire, cuda::ptx::scope_cta, bar, (uint32_t)call.i)){})
+     while (!cuda::ptx::mbarrier_try_wait_parity(cuda::ptx::sem_acquire, cuda::ptx::scope_cta, bar,
+                                                 (uint32_t)call.i)){})
 TWIN(fence_shared_to_async, ptx::fence_shared_to_async(), cutlass::arch::fence_view_async_shared())
 TWIN(fence_global_to_async, ptx::fence_global_to_async(), cuda::ptx::fence_proxy_async(cuda::ptx::space_global))
 TWIN(load_acquire, *call.out = ptx::load_acquire(call.in),
-     (*call.out = cuda::atomic_ref<const uint32_t, cuda::thread_scope_device>(*call.in).load(cuda::memory_order_acquire)))
+     (*call.out =
+          cuda::atomic_ref<const uint32_t, cuda::thread_scope_device>(*call.in).load(cuda::memory_order_acquire)))
 TWIN(store_release, ptx::store_release(call.out, (unsigned)call.i),
-     (cuda::atomic_ref<uint32_t, cuda::thread_scope_device>(*call.out).store((unsigned)call.i, cuda::memory_order_release)))
+     (cuda::atomic_ref<uint32_t, cuda::thread_scope_device>(*call.out).store((unsigned)call.i,
+                                                                             cuda::memory_order_release)))
 /* The user's barriers of CUTLASS begin behind its own. */
 TWIN(barrier_sync, ptx::barrier_sync(call.i + 8, call.j),
      cutlass::arch::NamedBarrier::sync((uint32_t)call.j, (uint32_t)call.i))
@@ -163,7 +167,8 @@ TWIN(barrier_arrive, ptx::barrier_arrive(call.i + 8, call.j),
      cutlass::arch::NamedBarrier::arrive((uint32_t)call.j, (uint32_t)call.i))
 TWIN(cluster_sync, ptx::cluster_sync(), __syncwarp(); cute::cluster_arrive(); cute::cluster_wait())
 TWIN(cluster_rank, *call.out = (uint32_t)ptx::cluster_rank(), *call.out = cute::block_rank_in_cluster())
-TWIN(map_shared, *call.out = ptx::map_shared(at(tile), call.i), *call.out = cute::set_block_rank(at(tile), (uint32_t)call.i))
+TWIN(map_shared, *call.out = ptx::map_shared(at(tile), call.i),
+     *call.out = cute::set_block_rank(at(tile), (uint32_t)call.i))
 TWIN(fewer_registers, ptx::fewer_registers<24>(), cutlass::arch::warpgroup_reg_dealloc<24>())
 TWIN(more_registers, ptx::more_registers<240>(), cutlass::arch::warpgroup_reg_alloc<240>())
 
@@ -175,16 +180,18 @@ TWIN_MMA(mma_tf32, ptx::mma_tf32(d, a, b), cute::SM80_16x8x8_F32TF32TF32F32_TN)
     for (int n = 0; n < 4; n++) \
     call.out[n] = r[n]
 TWIN(load_matrix_x4, uint32_t r[4]; ptx::load_matrix_x4(r, at(tile + 16 * threadIdx.x)); STORE_MATRICES, uint32_t r[4];
-     cute::SM75_U32x4_LDSM_N::copy(*reinterpret_cast<cute::uint128_t *>(tile + 16 * threadIdx.x), r[0], r[1], r[2], r[3]);
+     cute::SM75_U32x4_LDSM_N::copy(*reinterpret_cast<cute::uint128_t *>(tile + 16 * threadIdx.x), r[0], r[1], r[2],
+                                   r[3]);
      STORE_MATRICES)
 TWIN(load_matrix_x4_transposed, uint32_t r[4]; ptx::load_matrix_x4_transposed(r, at(tile + 16 * threadIdx.x));
      STORE_MATRICES, uint32_t r[4];
-     cute::SM75_U16x8_LDSM_T::copy(*reinterpret_cast<cute::uint128_t *>(tile + 16 * threadIdx.x), r[0], r[1], r[2], r[3]);
+     cute::SM75_U16x8_LDSM_T::copy(*reinterpret_cast<cute::uint128_t *>(tile + 16 * threadIdx.x), r[0], r[1], r[2],
+                                   r[3]);
      STORE_MATRICES)
 
 /* Copies of tiles. */
-#define SPACES    cuda::ptx::space_cluster, cuda::ptx::space_global
-#define OUTWARDS  cuda::ptx::space_global, cuda::ptx::space_shared
+#define SPACES     cuda::ptx::space_cluster, cuda::ptx::space_global
+#define OUTWARDS   cuda::ptx::space_global, cuda::ptx::space_shared
 #define PLACE(...) const int32_t place[] = { __VA_ARGS__ }
 TWIN(prefetch_tensor_map, ptx::prefetch_tensor_map(&map),
      cute::prefetch_tma_descriptor(reinterpret_cast<const cute::TmaDescriptor *>(&map)))
@@ -218,33 +225,33 @@ TWIN(store_tile_wait_written, ptx::store_tile_wait_written<1>(),
 TWIN(wgmma_fence, ptx::wgmma_fence(), cute::warpgroup_arrive())
 TWIN(wgmma_commit, ptx::wgmma_commit(), cute::warpgroup_commit_batch())
 TWIN(wgmma_wait, ptx::wgmma_wait<1>(), cute::warpgroup_wait<1>())
-#define PRODUCT(count, call_it)                                   \
-    float d[count];                                               \
+#define PRODUCT(count, call_it)                                         \
+    float d[count];                                                     \
     uint32_t a[4] = { call.in[0], call.in[1], call.in[2], call.in[3] }; \
-    (void)a;                                                      \
-    for (int n = 0; n < count; n++)                               \
-        d[n] = __uint_as_float(call.in[threadIdx.x * count + n]); \
-    ptx::wgmma_fence();                                           \
-    call_it;                                                      \
-    ptx::wgmma_commit();                                          \
-    ptx::wgmma_wait<0>();                                         \
-    for (int n = 0; n < count; n++)                               \
+    (void)a;                                                            \
+    for (int n = 0; n < count; n++)                                     \
+        d[n] = __uint_as_float(call.in[threadIdx.x * count + n]);       \
+    ptx::wgmma_fence();                                                 \
+    call_it;                                                            \
+    ptx::wgmma_commit();                                                \
+    ptx::wgmma_wait<0>();                                               \
+    for (int n = 0; n < count; n++)                                     \
     call.out[threadIdx.x * count + n] = __float_as_uint(d[n])
 #define MAJOR(transposed) (transposed ? cute::SM90::GMMA::Major::MN : cute::SM90::GMMA::Major::K)
-#define TWIN_SHARED(name, Element, count, columns, types, ta, tb)                                                       \
-    TWIN(name, PRODUCT(count, (ptx::wgmma<Element, ta, tb>(d, call.a, call.b, call.i != 0))),                           \
-         PRODUCT(count,                                                                                                 \
-                 (vendor::multiply<                                                                                     \
-                     cute::SM90::GMMA::MMA_64x##columns##x16_F32##types##_SS<MAJOR(ta), MAJOR(tb)>>(                    \
+#define TWIN_SHARED(name, Element, count, columns, types, ta, tb)                                                  \
+    TWIN(name, PRODUCT(count, (ptx::wgmma<Element, ta, tb>(d, call.a, call.b, call.i != 0))),                      \
+         PRODUCT(count,                                                                                            \
+                 (vendor::multiply<cute::SM90::GMMA::MMA_64x##columns##x16_F32##types##_SS<MAJOR(ta), MAJOR(tb)>>( \
                      std::make_index_sequence<count>(), d, call.a, call.b, call.i != 0))))
-#define TWIN_REGISTERS(name, Element, count, columns, types, tb)                                                        \
-    TWIN(name, PRODUCT(count, (ptx::wgmma<Element, tb>(d, a, call.b, call.i != 0))),                                    \
-         PRODUCT(count, (vendor::multiply<                                                                              \
-                            cute::SM90::GMMA::MMA_64x##columns##x16_F32##types##_RS<cute::SM90::GMMA::Major::K, MAJOR(tb)>>( \
-                            std::make_index_sequence<count>(), d, a, call.b, call.i != 0))))
-#define TWIN_CODES(name, A, B, count, columns, types)                                                                   \
-    TWIN(name, PRODUCT(count, (ptx::wgmma_fp8<A, B>(d, call.a, call.b, call.i != 0))),                                  \
-         PRODUCT(count, (vendor::multiply<cute::SM90::GMMA::MMA_64x##columns##x32_F32##types##_SS_TN<>>(                \
+#define TWIN_REGISTERS(name, Element, count, columns, types, tb)                                                      \
+    TWIN(name, PRODUCT(count, (ptx::wgmma<Element, tb>(d, a, call.b, call.i != 0))),                                  \
+         PRODUCT(count,                                                                                               \
+                 (vendor::multiply<                                                                                   \
+                     cute::SM90::GMMA::MMA_64x##columns##x16_F32##types##_RS<cute::SM90::GMMA::Major::K, MAJOR(tb)>>( \
+                     std::make_index_sequence<count>(), d, a, call.b, call.i != 0))))
+#define TWIN_CODES(name, A, B, count, columns, types)                                                    \
+    TWIN(name, PRODUCT(count, (ptx::wgmma_fp8<A, B>(d, call.a, call.b, call.i != 0))),                   \
+         PRODUCT(count, (vendor::multiply<cute::SM90::GMMA::MMA_64x##columns##x32_F32##types##_SS_TN<>>( \
                             std::make_index_sequence<count>(), d, call.a, call.b, call.i != 0))))
 TWIN_SHARED(wgmma_bf16_64, Bf16, 32, 64, BF16BF16, false, false)
 TWIN_SHARED(wgmma_bf16_64_a, Bf16, 32, 64, BF16BF16, true, false)

@@ -517,7 +517,8 @@ const HsCudaOptions &options_of(const HsContext *context)
 
 bool kernels_may_overlap(const HsContext *context)
 {
-    return limits_of(context).compute_capability >= 90 && !options_of(context).sync_launch;
+    const HsCudaOptions &options = options_of(context);
+    return limits_of(context).compute_capability >= 90 && !options.sync_launch && !options.no_overlap;
 }
 
 HsStatus check_launch(const HsContext *context, const char *name, dim3 grid, dim3 block, size_t shared_bytes,

@@ -23,7 +23,8 @@ namespace HS_CUDA_NAMESPACE
 HsStatus check_launch(const HsContext *context, const char *name, dim3 grid, dim3 block, size_t shared_bytes,
                       cudaError_t error);
 
-/* Whether the GPU has such launches, and the host does not wait for each kernel anyway.  Defined in device.cu. */
+/* Whether the GPU has such launches, they are wanted (kernels.overlap), and the host does not wait for each kernel anyway.
+ * Defined in device.cu. */
 bool kernels_may_overlap(const HsContext *context);
 
 /* How blocks are launched. */
