@@ -57,6 +57,9 @@ static const Experiment experiments[] = {
     { "mma bf16 adder's rounding", FRAGMENT_MMA_BF16, HS_BF16, ROUNDING, REPORTED },
     { "mma f16 adder's rounding", FRAGMENT_MMA_F16, HS_F16, ROUNDING, REPORTED },
     { "mma tf32 low bits", FRAGMENT_MMA_TF32, HS_F32, LOW_BITS, REPORTED },
+    { "mma e4m3 layout", FRAGMENT_MMA_E4M3, HS_E4M3, INTEGERS, EXACT },
+    { "mma e5m2 layout", FRAGMENT_MMA_E5M2, HS_E5M2, INTEGERS, EXACT },
+    { "mma e4m3 sums", FRAGMENT_MMA_E4M3, HS_E4M3, UNIFORM, REPORTED },
     { "ldmatrix x4", FRAGMENT_LOAD_MATRIX_X4, HS_F32, WORDS, EXACT },
     { "ldmatrix x4 transposed", FRAGMENT_LOAD_MATRIX_X4_TRANSPOSED, HS_F32, WORDS, EXACT },
     { "ldmatrix x2", FRAGMENT_LOAD_MATRIX_X2, HS_F32, WORDS, EXACT },
@@ -70,6 +73,7 @@ static const Experiment experiments[] = {
     { "2^x", FRAGMENT_EXP2_APPROXIMATE, HS_F32, EXPONENTS, RELATIVE },
     { "1/sqrt(x)", FRAGMENT_RSQRT, HS_F32, POSITIVE, RELATIVE },
     { "1/x", FRAGMENT_RECIPROCAL_APPROXIMATE, HS_F32, POSITIVE, RELATIVE },
+    { "clamp", FRAGMENT_CLAMP, HS_F32, FLOATS, EXACT },
     { "shuffle", FRAGMENT_SHUFFLE_XOR, HS_F32, WORDS, EXACT },
     { "ballot", FRAGMENT_BALLOT, HS_F32, WORDS, EXACT },
     { "named barriers", FRAGMENT_NAMED_BARRIERS, HS_F32, WORDS, EXACT },
@@ -84,13 +88,19 @@ static const Experiment experiments[] = {
     { "tensor store, no swizzle", FRAGMENT_TMA_STORE_PLAIN, HS_F32, WORDS, EXACT },
     { "tensor store, swizzle of 128", FRAGMENT_TMA_STORE_128, HS_F32, WORDS, EXACT },
     { "tensor store, 4 dimensions", FRAGMENT_TMA_STORE_4D, HS_F32, WORDS, EXACT },
+    { "tensor store, 3 dimensions", FRAGMENT_TMA_STORE_3D, HS_F32, WORDS, EXACT },
     { "tensor addition", FRAGMENT_TMA_ADD_PLAIN, HS_F32, INTEGERS, EXACT },
     { "tensor addition of subnormal numbers", FRAGMENT_TMA_ADD_PLAIN, HS_F32, TINY, EXACT },
+    { "tensor addition, 3 dimensions", FRAGMENT_TMA_ADD_3D, HS_F32, INTEGERS, EXACT },
+    { "a turn between two blocks", FRAGMENT_TURN, HS_F32, UNIFORM, EXACT },
     { "multicast to a cluster of two", FRAGMENT_TMA_MULTICAST, HS_F32, WORDS, EXACT },
     { "a ring of stages in a cluster", FRAGMENT_RING, HS_F32, WORDS, EXACT },
     { "phases of an mbarrier", FRAGMENT_MBARRIER_PARITY, HS_F32, WORDS, EXACT },
     { "offsets in another block", FRAGMENT_MAP_SHARED_OFFSETS, HS_F32, WORDS, EXACT },
     { "distance of two blocks", FRAGMENT_MAP_SHARED_BLOCKS, HS_F32, WORDS, REPORTED },
+    { "stores to another block", FRAGMENT_STORE_CLUSTER, HS_F32, WORDS, EXACT },
+    { "registers handed over", FRAGMENT_REGISTERS, HS_F32, WORDS, EXACT },
+    { "a kernel that begins before the other ends", FRAGMENT_DEPENDENT, HS_F32, WORDS, EXACT },
     { "wgmma bf16 n64", FRAGMENT_WGMMA_64, HS_BF16, INTEGERS, EXACT },
     { "wgmma f16 n64", FRAGMENT_WGMMA_64_F16, HS_F16, INTEGERS, EXACT },
     { "wgmma n128, rows from 64 on", FRAGMENT_WGMMA_128, HS_BF16, INTEGERS, EXACT },
@@ -103,6 +113,10 @@ static const Experiment experiments[] = {
     { "wgmma n64, a in registers, b across", FRAGMENT_WGMMA_64_REGISTERS_B_ACROSS, HS_BF16, INTEGERS, EXACT },
     { "wgmma f16 n128, a in registers, b across", FRAGMENT_WGMMA_128_REGISTERS_B_ACROSS_F16, HS_F16, INTEGERS, EXACT },
     { "wgmma n128, a in registers", FRAGMENT_WGMMA_128_REGISTERS, HS_BF16, INTEGERS, EXACT },
+    { "wgmma n64, both across", FRAGMENT_WGMMA_64_BOTH_ACROSS, HS_BF16, INTEGERS, EXACT },
+    { "wgmma e4m3 n128", FRAGMENT_WGMMA_E4M3_128, HS_E4M3, INTEGERS, EXACT },
+    { "wgmma e5m2 n256", FRAGMENT_WGMMA_E5M2_256, HS_E5M2, INTEGERS, EXACT },
+    { "wgmma e4m3 sums", FRAGMENT_WGMMA_E4M3_128, HS_E4M3, UNIFORM, REPORTED },
     { "wgmma bf16 sums", FRAGMENT_WGMMA_64, HS_BF16, UNIFORM, SUMS },
     { "wgmma f16 sums", FRAGMENT_WGMMA_64_F16, HS_F16, UNIFORM, SUMS },
     { "wgmma bf16 infinities and NaN", FRAGMENT_WGMMA_64, HS_BF16, SPECIAL, EXACT },
@@ -115,7 +129,7 @@ static const Experiment experiments[] = {
 
 static bool is_mma(FragmentKernel kernel)
 {
-    return kernel <= FRAGMENT_MMA_TF32;
+    return kernel <= FRAGMENT_MMA_E5M2;
 }
 
 static bool is_wgmma(FragmentKernel kernel)
@@ -159,9 +173,11 @@ static float bits_float(uint32_t bits)
 }
 
 /* Whether word `index` belongs to the left operand: of an mma, 4 of a lane's 10 registers; of the 64 x 64 x 64 product
- * by wgmma, the first half of shared memory. */
+ * by wgmma, the first half of shared memory; of codes, 64 rows of 128. */
 static bool in_left(FragmentKernel kernel, int index)
 {
+    if (kernel == FRAGMENT_WGMMA_E4M3_128 || kernel == FRAGMENT_WGMMA_E5M2_256)
+        return index < 64 * 128 / 4;
     return is_wgmma(kernel) ? index < fragment_shape(kernel)->inputs / 2 : index % 10 < 4;
 }
 
@@ -190,6 +206,18 @@ static float product_number(const Experiment *experiment, int index, int number)
     }
 }
 
+/* Four codes; those on the right are E4M3 always. */
+static uint32_t codes_word(const Experiment *experiment, int index)
+{
+    const HsDtype dtype = in_left(experiment->kernel, index) ? experiment->operands : HS_E4M3;
+    uint8_t codes[4];
+    uint32_t word;
+    for (int i = 0; i < 4; i++)
+        hs_dtype_store(dtype, codes, i, (double)product_number(experiment, index, 4 * index + i));
+    memcpy(&word, codes, sizeof word);
+    return word;
+}
+
 /* Two numbers of 16 bits, or one of 32. */
 static uint32_t product_word(const Experiment *experiment, int index)
 {
@@ -197,6 +225,8 @@ static uint32_t product_word(const Experiment *experiment, int index)
         const float value = product_number(experiment, index, index);
         return float_bits(value) & (experiment->numbers == LOW_BITS || isnan(value) ? UINT32_MAX : 0xffffe000u);
     }
+    if (experiment->operands == HS_E4M3 || experiment->operands == HS_E5M2)
+        return codes_word(experiment, index);
     uint16_t halves[2];
     for (int i = 0; i < 2; i++)
         hs_dtype_store(experiment->operands, halves, i, (double)product_number(experiment, index, 2 * index + i));

@@ -3,6 +3,7 @@
  * The experiments of fragments.h that every GPU can run: each calls one wrapper of ptx_*.cuh the way the kernels do.
  * Compiled by nvcc for the GPU and by the host compiler for the emulator, like kernels/cuda.
  */
+#include "kernels/cuda/device/device.cuh"
 #include "kernels/cuda/toolbox/launch.cuh"
 #include "kernels/cuda/toolbox/ptx_convert.cuh"
 #include "kernels/cuda/toolbox/ptx_copy.cuh"
@@ -34,8 +35,12 @@ template <FragmentKernel kernel> __global__ void mma_fragment_kernel(const uint3
         ptx::mma_bf16(d, a, b);
     else if constexpr (kernel == FRAGMENT_MMA_F16)
         ptx::mma_f16(d, a, b);
-    else
+    else if constexpr (kernel == FRAGMENT_MMA_TF32)
         ptx::mma_tf32(d, a, b);
+    else if constexpr (kernel == FRAGMENT_MMA_E4M3)
+        ptx::mma_fp8<E4m3, E4m3>(d, a, b);
+    else
+        ptx::mma_fp8<E5m2, E4m3>(d, a, b);
     for (int i = 0; i < 4; i++)
         outputs[4 * threadIdx.x + i] = __float_as_uint(d[i]);
 }
@@ -99,6 +104,8 @@ template <FragmentKernel kernel> HS_DEVICE uint32_t convert_word(uint32_t word)
         return __float_as_uint(ptx::exp2_approximate(value));
     else if constexpr (kernel == FRAGMENT_RECIPROCAL_APPROXIMATE)
         return __float_as_uint(ptx::reciprocal_approximate(value));
+    else if constexpr (kernel == FRAGMENT_CLAMP)
+        return __float_as_uint(ptx::clamp(value, -1.0f, 448.0f));
     else
         return __float_as_uint(rsqrtf(value));
 }
@@ -150,6 +157,8 @@ const Kernel kernels[] = {
     mma_fragment_kernel<FRAGMENT_MMA_BF16>,
     mma_fragment_kernel<FRAGMENT_MMA_F16>,
     mma_fragment_kernel<FRAGMENT_MMA_TF32>,
+    mma_fragment_kernel<FRAGMENT_MMA_E4M3>,
+    mma_fragment_kernel<FRAGMENT_MMA_E5M2>,
     load_matrix_fragment_kernel<FRAGMENT_LOAD_MATRIX_X4>,
     load_matrix_fragment_kernel<FRAGMENT_LOAD_MATRIX_X4_TRANSPOSED>,
     load_matrix_fragment_kernel<FRAGMENT_LOAD_MATRIX_X2>,
@@ -163,6 +172,7 @@ const Kernel kernels[] = {
     convert_fragment_kernel<FRAGMENT_EXP2_APPROXIMATE>,
     convert_fragment_kernel<FRAGMENT_RSQRT>,
     convert_fragment_kernel<FRAGMENT_RECIPROCAL_APPROXIMATE>,
+    convert_fragment_kernel<FRAGMENT_CLAMP>,
     shuffle_fragment_kernel,
     ballot_fragment_kernel,
     named_barriers_fragment_kernel,
@@ -172,6 +182,10 @@ static_assert(sizeof kernels / sizeof *kernels == FRAGMENT_FIRST_HOPPER, "a kern
 HsStatus run(HsContext *context, FragmentKernel kernel, const uint32_t *inputs, uint32_t *outputs)
 {
     const FragmentShape *shape = fragment_shape(kernel);
+    const int capability = limits_of(context).compute_capability;
+    /* mma.sync of FP8: as products choose it (matmul_fp8.cu). */
+    if ((kernel == FRAGMENT_MMA_E4M3 || kernel == FRAGMENT_MMA_E5M2) && capability != 89 && capability < 120)
+        return HS_EUNSUPPORTED;
     return hs_launch(context, "fragment", kernels[kernel], 1, (unsigned)shape->threads, (size_t)shape->shared_bytes,
                      inputs, outputs);
 }

@@ -20,11 +20,15 @@
  *   TMA_MULTICAST  in: a matrix; out: each block's shared memory
  *   RING           in: a matrix; out: per block, step and lane a number made of the step's words
  *   WGMMA_*        in: shared memory, the left operand first, then its registers; out: per thread the sums
+ *   TURN           in: a tile for each block; out: a matrix, and a word by which the blocks take turns
+ *   STORE_CLUSTER  in, out: a word for each lane of each block
  *   the others     in: one word each; out: one word each */
 #define FRAGMENT_KERNELS(X)                                               \
     X(MMA_BF16, 0, 32, 0, 320, 128)                                       \
     X(MMA_F16, 0, 32, 0, 320, 128)                                        \
     X(MMA_TF32, 0, 32, 0, 320, 128)                                       \
+    X(MMA_E4M3, 0, 32, 0, 320, 128)                                       \
+    X(MMA_E5M2, 0, 32, 0, 320, 128)                                       \
     X(LOAD_MATRIX_X4, 0, 32, 0, 128, 128)                                 \
     X(LOAD_MATRIX_X4_TRANSPOSED, 0, 32, 0, 128, 128)                      \
     X(LOAD_MATRIX_X2, 0, 32, 0, 128, 64)                                  \
@@ -38,6 +42,7 @@
     X(EXP2_APPROXIMATE, 0, 32, 0, 256, 256)                               \
     X(RSQRT, 0, 32, 0, 256, 256)                                          \
     X(RECIPROCAL_APPROXIMATE, 0, 32, 0, 256, 256)                         \
+    X(CLAMP, 0, 32, 0, 256, 256)                                          \
     X(SHUFFLE_XOR, 0, 32, 0, 32, 160)                                     \
     X(BALLOT, 0, 32, 0, 32, 32)                                           \
     X(NAMED_BARRIERS, 0, 128, 0, 128, 512)                                \
@@ -52,12 +57,18 @@
     X(TMA_STORE_PLAIN, 1, 64, 512, 4 * 128, 396)                          \
     X(TMA_STORE_128, 1, 64, 2048, 4 * 512, 756)                           \
     X(TMA_STORE_4D, 1, 64, 2048, 4 * 512, 2880)                           \
+    X(TMA_STORE_3D, 1, 64, 2048, 4 * 512, 2400)                           \
     X(TMA_ADD_PLAIN, 1, 64, 512, 4 * 128, 396)                            \
+    X(TMA_ADD_3D, 1, 64, 512, 4 * 128, 880)                               \
+    X(TURN, 2, 64, 512, 2 * 128, 396 + 1)                                 \
     X(TMA_MULTICAST, 2, 64, 3072, 756, 2 * 768)                           \
     X(RING, 2, 64, 6144, 7168, 2 * 14 * 32)                               \
     X(MBARRIER_PARITY, 1, 128, 0, 128, 1024)                              \
     X(MAP_SHARED_OFFSETS, 2, 32, 1024, 32, 128)                           \
     X(MAP_SHARED_BLOCKS, 2, 32, 1024, 32, 2)                              \
+    X(STORE_CLUSTER, 2, 32, 1024, 64, 64)                                 \
+    X(REGISTERS, 1, 384, 0, 384, 384)                                     \
+    X(DEPENDENT, 1, 64, 0, 64, 64)                                        \
     X(WGMMA_64, 1, 128, 16384, 4096, 4096)                                \
     X(WGMMA_64_F16, 1, 128, 16384, 4096, 4096)                            \
     X(WGMMA_128, 1, 128, 32768, 8192, 8192)                               \
@@ -69,7 +80,10 @@
     X(WGMMA_192_B_ACROSS, 1, 128, 32768, 8192, 12288)                     \
     X(WGMMA_64_REGISTERS_B_ACROSS, 1, 128, 16384, 4096 + 4096, 4096)      \
     X(WGMMA_128_REGISTERS_B_ACROSS_F16, 1, 128, 32768, 8192 + 4096, 8192) \
-    X(WGMMA_128_REGISTERS, 1, 128, 16384, 4096 + 2048, 8192)
+    X(WGMMA_128_REGISTERS, 1, 128, 16384, 4096 + 2048, 8192)              \
+    X(WGMMA_64_BOTH_ACROSS, 1, 128, 16384, 4096, 4096)                    \
+    X(WGMMA_E4M3_128, 1, 128, 24576, 6144, 8192)                          \
+    X(WGMMA_E5M2_256, 1, 128, 40960, 10240, 16384)
 
 #define FRAGMENT_ENUM(name, cluster, threads, shared_bytes, inputs, outputs) FRAGMENT_##name,
 typedef enum FragmentKernel {

@@ -87,10 +87,14 @@ template <bool add> __global__ void store_fragment_kernel(const __grid_constant_
         ptx::fence_shared_to_async();
         __syncthreads();
         if (threadIdx.x == 0) {
-            if (add)
+            if (add && parameters.rank == 2)
                 ptx::add_tile(tile, &parameters.map, at[0], at[1]);
+            else if (add)
+                ptx::add_tile(tile, &parameters.map, at[0], at[1], at[2]);
             else if (parameters.rank == 2)
                 ptx::store_tile(tile, &parameters.map, at[0], at[1]);
+            else if (parameters.rank == 3)
+                ptx::store_tile(tile, &parameters.map, at[0], at[1], at[2]);
             else
                 ptx::store_tile(tile, &parameters.map, at[0], at[1], at[2], at[3]);
             ptx::store_tile_commit();
@@ -102,6 +106,31 @@ template <bool add> __global__ void store_fragment_kernel(const __grid_constant_
     }
     if (threadIdx.x == 0)
         ptx::store_tile_wait_written<0>();
+}
+
+/* Two blocks add to the same numbers, the second one first: the order shows in how they round.  A turn of the joint
+ * products (matmul_hopper_work.cuh). */
+__global__ void turn_fragment_kernel(const __grid_constant__ FragmentParameters parameters)
+{
+    HS_DYNAMIC_SHARED(uint32_t, image);
+    const int rank = ptx::cluster_rank(), words = parameters.shared_words;
+    unsigned *const turn = reinterpret_cast<unsigned *>(parameters.outputs) + 396;
+    for (int i = (int)threadIdx.x; i < words; i += (int)blockDim.x)
+        image[i] = parameters.inputs[rank * words + i];
+    ptx::fence_shared_to_async();
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        while (rank == 0 && ptx::load_acquire(turn) != 1) {
+        }
+        ptx::fence_global_to_async();
+        ptx::add_tile(ptx::shared_address(image), &parameters.map, 8, 1);
+        ptx::store_tile_commit();
+        ptx::store_tile_wait_written<0>();
+        ptx::fence_global_to_async();
+        if (rank == 1)
+            ptx::store_release(turn, 1);
+    }
+    ptx::cluster_sync();
 }
 
 /* Each of two blocks brings a half for both, and a third tile for the other one alone. */
@@ -203,6 +232,57 @@ __global__ void map_blocks_fragment_kernel(const __grid_constant__ FragmentParam
     ptx::cluster_sync();
 }
 
+/* Each lane puts its word into the other block, at another place. */
+__global__ void store_cluster_fragment_kernel(const __grid_constant__ FragmentParameters parameters)
+{
+    HS_DYNAMIC_SHARED(uint32_t, words);
+    const int lane = (int)threadIdx.x, rank = ptx::cluster_rank();
+    ptx::cluster_sync();
+    ptx::store_shared_cluster(ptx::map_shared(ptx::shared_address(words + lane * 7 % WARP_SIZE), 1 - rank),
+                              parameters.inputs[rank * WARP_SIZE + lane]);
+    ptx::cluster_sync();
+    parameters.outputs[rank * WARP_SIZE + lane] = words[lane];
+}
+
+/* A warpgroup gives registers to two others, as in the products; numbers that were in registers before stay. */
+__global__ void __launch_bounds__(384, 1)
+    registers_fragment_kernel(const __grid_constant__ FragmentParameters parameters)
+{
+    const int thread = (int)threadIdx.x;
+    uint32_t value = parameters.inputs[thread];
+    if (thread < 128) {
+        ptx::fewer_registers<40>();
+        value = ~value;
+    } else {
+        ptx::more_registers<232>();
+        uint32_t many[128];
+#pragma unroll
+        for (int i = 0; i < 128; i++)
+            many[i] = value * (uint32_t)(2 * i + 1);
+#pragma unroll
+        for (int i = 1; i < 128; i++)
+            many[i] ^= many[i - 1] >> 3;
+        value += many[127];
+    }
+    parameters.outputs[thread] = value;
+}
+
+/* The first takes its time; the second, which may begin at once, has to see its numbers. */
+__global__ void slow_fragment_kernel(const __grid_constant__ FragmentParameters parameters)
+{
+    begin_after_kernel_before();
+    uint32_t value = parameters.inputs[threadIdx.x];
+    for (int i = 0; i < 20000; i++)
+        value = value * 1664525u + 1013904223u;
+    parameters.outputs[threadIdx.x] = value;
+}
+
+__global__ void second_fragment_kernel(const __grid_constant__ FragmentParameters parameters)
+{
+    begin_after_kernel_before();
+    parameters.outputs[threadIdx.x] = parameters.outputs[threadIdx.x] * 3 + parameters.inputs[63 - threadIdx.x];
+}
+
 /* Where the left operand is, and along what its lines run: k, or rows. */
 enum Left { ALONG, ACROSS, REGISTERS };
 
@@ -252,6 +332,32 @@ __global__ void __launch_bounds__(128) wgmma_fragment_kernel(const __grid_consta
                     left == ALONG ? along : across),
                 right, add || step > 0);
     }
+    ptx::wgmma_commit();
+    ptx::wgmma_wait<0>();
+#pragma unroll
+    for (int e = 0; e < columns / 2; e++)
+        parameters.outputs[(int)threadIdx.x * (columns / 2) + e] = __float_as_uint(sums[e]);
+}
+
+/* D[64, columns] = A[64, 128] B[128, columns] of codes, both in lines of 128 bytes along k. */
+template <typename A, int columns>
+__global__ void __launch_bounds__(128) codes_fragment_kernel(const __grid_constant__ FragmentParameters parameters)
+{
+    HS_DYNAMIC_SHARED(uint32_t, image);
+    for (int i = (int)threadIdx.x; i < parameters.shared_words; i += (int)blockDim.x)
+        image[i] = parameters.inputs[i];
+    ptx::fence_shared_to_async();
+    __syncthreads();
+    const uint32_t a = ptx::shared_address(image), b = a + 64 * LINE;
+    float sums[columns / 2];
+#pragma unroll
+    for (int e = 0; e < columns / 2; e++)
+        sums[e] = (float)((int)threadIdx.x % 7 - 3 + e % 5);
+    ptx::wgmma_fence();
+#pragma unroll
+    for (uint32_t step = 0; step < 4; step++)
+        ptx::wgmma_fp8<A, E4m3>(sums, ptx::advance_descriptor(ptx::wgmma_descriptor(a, BLOCK_LINES, 0), 32 * step),
+                                ptx::advance_descriptor(ptx::wgmma_descriptor(b, BLOCK_LINES, 0), 32 * step), true);
     ptx::wgmma_commit();
     ptx::wgmma_wait<0>();
 #pragma unroll
@@ -330,13 +436,37 @@ const Row rows[] = {
         true,
         4,
         { { 0, 0, 0, 0 }, { 0, 2, 8, 1 }, { 16, 1, 4, 0 }, { 0, 3, 0, 1 } } } },
+    { store_fragment_kernel<false>,
+      { HS_BF16,
+        3,
+        { 40, 12, 10 },
+        40,
+        { 64, 2, 8 },
+        128,
+        true,
+        4,
+        { { 0, 0, 0 }, { 8, 3, 2 }, { 32, 11, 5 }, { 0, 12, 4 } } } },
     { store_fragment_kernel<true>,
       { HS_F32, 2, { 44, 9 }, 44, { 16, 8 }, 0, true, 4, { { 0, 0 }, { 8, 2 }, { 40, 5 }, { 4, 5 } } } },
+    { store_fragment_kernel<true>,
+      { HS_F32,
+        3,
+        { 44, 5, 4 },
+        44,
+        { 16, 2, 4 },
+        0,
+        true,
+        4,
+        { { 0, 0, 0 }, { 8, 1, 1 }, { 40, 4, 2 }, { 4, 0, 3 } } } },
+    { turn_fragment_kernel, { HS_F32, 2, { 44, 9 }, 44, { 16, 8 }, 0, true, 0, {} } },
     { multicast_fragment_kernel, { HS_BF16, 2, { 70, 21 }, 72, { 64, 8 }, 128, false, 0, {} } },
     { ring_fragment_kernel, { HS_BF16, 2, { 64, 224 }, 64, { 64, 8 }, 128, false, 0, {} } },
     { parity_fragment_kernel, {} },
     { map_offsets_fragment_kernel, {} },
     { map_blocks_fragment_kernel, {} },
+    { store_cluster_fragment_kernel, {} },
+    { registers_fragment_kernel, {} },
+    { slow_fragment_kernel, {} },
     { wgmma_fragment_kernel<Bf16, 64, ALONG, false, 64, 64, 0, false>, {} },
     { wgmma_fragment_kernel<F16, 64, ALONG, false, 64, 64, 0, false>, {} },
     { wgmma_fragment_kernel<Bf16, 128, ALONG, false, 64, 128, 64, true>, {} },
@@ -349,6 +479,9 @@ const Row rows[] = {
     { wgmma_fragment_kernel<Bf16, 64, REGISTERS, true, 128, 0, 0, true>, {} },
     { wgmma_fragment_kernel<F16, 128, REGISTERS, true, 128, 0, 0, false>, {} },
     { wgmma_fragment_kernel<Bf16, 128, REGISTERS, false, 64, 0, 0, false>, {} },
+    { wgmma_fragment_kernel<Bf16, 64, ACROSS, true, 64, 64, 0, true>, {} },
+    { codes_fragment_kernel<E4m3, 128>, {} },
+    { codes_fragment_kernel<E5m2, 256>, {} },
 };
 static_assert(sizeof rows / sizeof *rows == FRAGMENT_KERNEL_COUNT - FRAGMENT_FIRST_HOPPER, "a row for every kernel");
 
@@ -381,6 +514,11 @@ HsStatus run(HsContext *context, FragmentKernel kernel, uint32_t *inputs, uint32
     parameters.shared_words = shape->shared_bytes / 4;
     parameters.inputs = inputs;
     parameters.outputs = outputs;
+    if (kernel == FRAGMENT_DEPENDENT) {
+        HS_TRY(hs_launch_after(context, "fragment", row.kernel, 1, (unsigned)shape->threads, 0, parameters));
+        return hs_launch_after(context, "second fragment", second_fragment_kernel, 1, (unsigned)shape->threads, 0,
+                               parameters);
+    }
     return hs_launch_clusters(context, "fragment", row.kernel, (unsigned)shape->cluster, dim3((unsigned)shape->cluster),
                               dim3((unsigned)shape->threads), (size_t)shape->shared_bytes, parameters);
 }

@@ -97,11 +97,11 @@ $(HOPPER_SOURCES:%.cu=$(BUILD)/obj/%.cuda.o): ARCHITECTURE = $(HOPPER_ARCHITECTU
 
 # The text that nvcc makes before ptxas makes machine code of it, which the emulator can run: as it is shipped, and without
 # fused multiplication and addition that the source does not ask for, so that its results have the bits of the host's code.
-PTX_CODE   = 90
-$(BUILD)/ptx/%/kernels/cuda/product/matmul_fp8.ptx: PTX_CODE = 89
+PTX_CODE    = 90
 PTX_SHIPPED = $(CUDA_SOURCES:%.cu=$(BUILD)/ptx/shipped/%.ptx)
-PTX_EXACT   = $(CUDA_SOURCES:%.cu=$(BUILD)/ptx/exact/%.ptx)
-$(foreach set,shipped exact,$(patsubst %.cu,$(BUILD)/ptx/$(set)/%.ptx,$(filter %_hopper.cu,$(CUDA_SOURCES)))): PTX_CODE = 90a
+PTX_EXACT   = $(patsubst %.cu,$(BUILD)/ptx/exact/%.ptx,$(CUDA_SOURCES) $(wildcard bench/fragments*.cu))
+$(filter %/matmul_fp8.ptx %/fragments.ptx,$(PTX_SHIPPED) $(PTX_EXACT)): PTX_CODE = 89
+$(filter %_hopper.ptx,$(PTX_SHIPPED) $(PTX_EXACT)): PTX_CODE = 90a
 define make_ptx
 	$(call making,NVCC)
 	@mkdir -p $(@D)

@@ -189,9 +189,9 @@ PTX_SKIP  = $(if $(NVCC),,@echo "skipped: $@ needs nvcc")
 .PHONY: test-ptx test-ptx-whole test-ptx-planted
 test-ptx: $(PTX_NEEDS) $(if $(NVCC),$(PTX_EXACT)) ## every operation by the PTX that nvcc makes, on the emulator: against ref, and against the host compiler's bits
 	$(or $(PTX_SKIP),@BUILD=$(BUILD) tests/ptx/run.sh)
-test-ptx-whole: $(PTX_NEEDS) $(if $(NVCC),$(BUILD)/tests/room/ops ptx) ## the same of all cases, tiles and orders of events, and training steps
+test-ptx-whole: $(PTX_NEEDS) $(if $(NVCC),$(BUILD)/tests/room/ops $(BUILD)/bench/fragments $(BUILD)/bench/parts/libhalfstep-emu.so ptx) ## the same of all cases, tiles and orders of events, and training steps
 	$(or $(PTX_SKIP),@BUILD=$(BUILD) tests/ptx/run.sh whole)
-test-ptx-planted: $(PTX_NEEDS) $(if $(NVCC),$(PTX_EXACT)) ## mistakes planted into inline assembly, each of which the run of its PTX has to find
+test-ptx-planted: $(PTX_NEEDS) $(if $(NVCC),$(PTX_EXACT) $(BUILD)/bench/fragments $(BUILD)/bench/parts/libhalfstep-emu.so) ## mistakes planted into inline assembly, each of which the run of its PTX has to find
 	$(or $(PTX_SKIP),@BUILD=$(BUILD) NVCC="$(NVCC)" tests/ptx/planted.sh $(if $(PLANTED),'$(PLANTED)'))
 
 .PHONY: test-twins

@@ -14,24 +14,31 @@ trap 'rm -rf "$work"' EXIT
 toolbox=kernels/cuda/toolbox
 mkdir -p "$work/tree/$toolbox"
 
-# run UNIT ARGUMENTS...: the self-test with the text in $work/ptx; 0: nothing is wrong.
+# judge ARGUMENTS...: the self-test, or bench/fragments as for a GPU of that much shared memory, with the text in $work/ptx;
+# 0: nothing is wrong.
 judge() {
+    local program=("$build/trainer" selftest --device emu --no-speed --threads 1 "$@") shared=227
+    if [ "$1" = fragments ]; then
+        shared=$2
+        program=("$build/bench/fragments" --device emu)
+    fi
     rm -f "$work/kernels"
-    HALFSTEP_EMU_THREADS=1 HALFSTEP_EMU_PTX="$work/ptx" HALFSTEP_EMU_PTX_COMPARE="$work/kernels" timeout -k 5 "$limit" \
-        "$build/trainer" selftest --device emu --no-speed --threads 1 "$@" >"$work/said" 2>&1 || return 1
+    HALFSTEP_EMU_SHARED=$shared HALFSTEP_EMU_THREADS=1 HALFSTEP_EMU_PTX="$work/ptx" \
+        HALFSTEP_EMU_PTX_COMPARE="$work/kernels" timeout -k 5 "$limit" "${program[@]}" >"$work/said" 2>&1 || return 1
     ! awk -F'\t' '$2 > 0' "$work/kernels" | grep -qvEf <(sed '/^#/d' tests/ptx/differ)
 }
 
 # plant NAME HEADER UNIT ARGUMENTS OLD NEW: in ptx_HEADER.cuh, OLD becomes NEW; UNIT is the source that is compiled with it,
-# ARGUMENTS are the self-test's.
+# ARGUMENTS are the self-test's, or "fragments KIB".
 declare -A compared
 plant() {
     local name=$1 header=$toolbox/ptx_$2.cuh unit=kernels/cuda/$3 arguments code=90
+    [[ $3 != bench/* ]] || unit=$3
     read -ra arguments <<<"$4"
     [[ $name =~ $pattern ]] || return 0
     count=$((count + 1))
     [[ $unit != *_hopper.cu ]] || code=90a
-    [[ $unit != *matmul_fp8.cu ]] || code=89
+    [[ $unit != *matmul_fp8.cu && $unit != */fragments.cu ]] || code=89
     if ! OLD=$5 NEW=$6 perl -0pe 's/\Q$ENV{OLD}\E/$ENV{NEW}/ or die "is not there\n"' "$header" >"$work/tree/$header"; then
         echo "FAIL  $name: the text to change is not in $header"
         failures=$((failures + 1))
@@ -135,10 +142,38 @@ plant "wgmma: waits for one group fewer" wgmma $attention "--op attention_forwar
     'wgmma.wait_group.sync.aligned %0;" ::"n"(pending)' 'wgmma.wait_group.sync.aligned %0;" ::"n"(pending + 1)'
 plant "wgmma: registers of a exchanged" wgmma $attention "--op attention_forward --pairs" \
     '"r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3])' '"r"(a[0]), "r"(a[2]), "r"(a[1]), "r"(a[3])'
-plant "wgmma: sums may be used before the wait" wgmma $backward "--op attention_backward --pairs" \
-    'asm volatile("" : "+f"(d[i])::"memory");' ';'
 plant "wgmma: codes of the other format" wgmma $fp8 "$product --force-tile=wgmma-fp8-256x128" \
     'HS_WGMMA_FP8_OVERLOADS(E5m2, E4m3, "e5m2.e4m3")' 'HS_WGMMA_FP8_OVERLOADS(E5m2, E4m3, "e4m3.e4m3")'
+
+# By the experiments that a GPU runs: what few kernels need, or need seldom.
+slope="--op matmul --force-tile=mma-64x64 --match=gelu'"
+limit=30
+few=bench/fragments.cu hop=bench/fragments_hopper.cu
+plant "clamp: ends exchanged" convert $bf16 "$slope" '%0, %0, %1;" : "+f"(x) : "f"(low)' '%0, %0, %1;" : "+f"(x) : "f"(high)'
+plant "fragments: codes of warps in the other format" mma $few "fragments 99" 'HS_MMA_FP8("e5m2", "e4m3")' 'HS_MMA_FP8("e4m3", "e4m3")'
+plant "fragments: registers of codes exchanged" mma $few "fragments 99" '".f32 {%0,%1,%2,%3},{%4,%5,%6,%7},{%8,%9}' '".f32 {%0,%1,%2,%3},{%4,%5,%7,%6},{%8,%9}'
+plant "fragments: a third coordinate at another place" tensor_copy $hop "fragments 227" '[%1, {%2, %3, %4}], [%0];" ::"r"(source),
+                     "l"(map), "r"(x), "r"(y), "r"(z)
+                     : "memory"));
+#endif
+}
+
+HS_DEVICE void store_tile(uint32_t source, const TensorMap *map, int x, int y, int z, int w)' '[%1, {%2, %4, %3}], [%0];" ::"r"(source),
+                     "l"(map), "r"(x), "r"(y), "r"(z)
+                     : "memory"));
+#endif
+}
+
+HS_DEVICE void store_tile(uint32_t source, const TensorMap *map, int x, int y, int z, int w)'
+plant "fragments: stored, not added" tensor_copy $hop "fragments 227" 'cp.reduce.async.bulk.tensor.3d.global.shared::cta.add.tile.bulk_group' \
+    'cp.async.bulk.tensor.3d.global.shared::cta.bulk_group'
+plant "fragments: another word's turn" mbarrier $hop "fragments 227" '"ld.acquire.gpu.global.u32 %0, [%1];"' '"ld.acquire.gpu.global.u32 %0, [%1+-4];"'
+plant "fragments: a turn is not given" mbarrier $hop "fragments 227" '"st.release.gpu.global.u32 [%0], %1;"' '"st.release.gpu.global.u32 [%0], 0;"'
+plant "fragments: store to the own block" mbarrier $hop "fragments 227" '"mapa.shared::cluster.u32 %0, %1, %2;"' '"mov.u32 %0, %1;"'
+plant "fragments: more registers are kept than there are" mbarrier $hop "fragments 227" 'setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(count)' 'setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(count + 16)'
+plant "fragments: the second kernel does not wait" grid $hop "fragments 227" 'asm volatile("griddepcontrol.wait;" ::: "memory")' 'asm volatile("" ::: "memory")'
+plant "fragments: descriptors of codes exchanged" wgmma $hop "fragments 227" '"%" a0 ", %" a1   \' '"%" a1 ", %" a0   \'
+plant "fragments: wgmma n64 takes other sums" wgmma $hop "fragments 227" 'HS_SUMS_32(i)  HS_SUMS_8(i), HS_SUMS_8(i + 8)' 'HS_SUMS_32(i)  HS_SUMS_8(i + 8), HS_SUMS_8(i)'
 
 echo "$count planted, $failures not found"
 exit $((failures > 0))

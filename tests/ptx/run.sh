@@ -63,6 +63,10 @@ if [ "$what" = whole ]; then
     for tile in $("$trainer" selftest --device emu --op matmul --force-tile=none 2>&1 | grep -oE '(wgmma|mma|simt)-[a-z0-9x-]+' | sort -u); do
         compare "matmul by $tile" --pairs --op matmul --force-tile="$tile"
     done
+    for shared in 227 99; do
+        try "experiments, blocks of $shared KiB" env HALFSTEP_EMU_SHARED=$shared HALFSTEP_EMU_PTX="$build/ptx/exact" \
+            HALFSTEP_EMU_PTX_COMPARE="$work/kernels" "$build/bench/fragments" --device emu
+    done
     try "products of codes" env HALFSTEP_EMU_PTX="$build/ptx/exact" HALFSTEP_EMU_PTX_COMPARE="$work/kernels" \
         "$build/tests/room/ops" --filter 'fp8_products/*'
     try "products by tiles" env HALFSTEP_EMU_PTX="$build/ptx/exact" HALFSTEP_EMU_PTX_COMPARE="$work/kernels" \
@@ -111,6 +115,6 @@ fi
 
 # Names as the emulator's compiler has them, so that both lists agree.
 sed -nE 's/^\.visible \.entry |^\.entry |^\.weak \.entry //p' "$build"/ptx/exact/kernels/cuda/*/*.ptx | wc -l |
-    awk -v ran="$(wc -l <"$work/all")" '{ printf "%d of %d kernels ran\n", ran, $1 }'
+    awk -v ran="$(grep -vc fragment_kernel "$work/all")" '{ printf "%d of %d kernels ran\n", ran, $1 }'
 echo "$failures failed, $((SECONDS - start)) s"
 exit $((failures > 0))

@@ -250,6 +250,7 @@ const Table &real_table()
         UNARY("rcp.approx.ftz.f64", double, reciprocal_upper(a)),
         UNARY("ex2.approx.ftz.f32", float, emulated_exp2_approximate(a)),
         UNARY("ex2.approx.f32", float, (float)exp2((double)a)),
+        UNARY("rsqrt.approx.f32", float, (float)(1.0 / sqrt((double)a))),
         UNARY("lg2.approx.f32", float, (float)log2((double)a)),
         UNARY("neg.f32", float, -a),
         UNARY("neg.f64", double, -a),
