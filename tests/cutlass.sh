@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: MIT
+# shellcheck shell=bash disable=SC2034,SC2154
 # What tests that want the hardware makers' headers share; sourced, with BUILD and in `what` the test's name.
 #
 # CuTe's headers come with the Python package nvidia-cutlass, which is put into $BUILD/layouts and is no part of this

@@ -5,6 +5,7 @@
 # source is the same with the mistake, which is checked), so that only the run of what nvcc makes of it can find them: by a
 # fault, results that are not ref's, bits that are not the host compiler's, or no end.  With PATTERN, only those whose names
 # match.  `make test-ptx-planted`, after `make ptx`.
+# shellcheck disable=SC1003,SC2016
 set -uo pipefail
 cd "$(dirname "$0")/../.." || exit 2
 build=$(realpath "${BUILD:-build}") pattern=${1:-} failures=0 count=0
@@ -69,7 +70,7 @@ plant() {
 limit=120
 product="--op matmul --pairs"
 bf16=product/matmul_bf16.cu hopper=product/matmul_hopper.cu fp8=product/matmul_fp8_hopper.cu
-attention=attention/attention_forward_hopper.cu backward=attention/attention_backward_hopper.cu
+attention=attention/attention_forward_hopper.cu
 
 plant "convert: halves of bf16 exchanged" convert layers/norm.cu "--op norm_forward --pairs" \
     'asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(packed) : "f"(high), "f"(low))' \

@@ -4,6 +4,7 @@
 # machine code of both (twins.cu, compare.py); the interfaces of cuBLASLt and NCCL that are written out by hand and the
 # libraries' headers (libraries.cu); then mistakes planted into each, every one of which has to be found.
 # `make test-twins`, which passes BUILD and NVCC; where nvcc or headers cannot be had, the test is skipped.
+# shellcheck disable=SC2016
 set -uo pipefail
 cd "$(dirname "$0")/../.." || exit 2
 what=twins
