@@ -101,7 +101,7 @@ if [ "$what" = whole ]; then
     # Two layers and three steps, by the host compiler's code and by PTX: losses differ by what exponentials do.
     for model in "model.family=gpt2" "model.family=llama" "model.family=gpt2 precision.mode=fp8" \
         "model.family=llama precision.mode=fp16 kernels.hopper=none" \
-        "model.family=llama adapter.rank=4 adapter.base=nf4"; do
+        "model.family=llama adapter.kind=lora adapter.rank=4 adapter.base=nf4"; do
         for text in "" "$build/ptx/exact"; do
             rm -rf "$work/run"
             # shellcheck disable=SC2086
