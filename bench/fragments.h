@@ -110,9 +110,9 @@ static inline const FragmentShape *fragment_shape(FragmentKernel kernel)
     return &shapes[kernel];
 }
 
-/* Run one experiment on context's stream; inputs and outputs are the device's.  HS_EUNSUPPORTED: not on this GPU.  The
- * second has the experiments from FRAGMENT_FIRST_HOPPER on.  Both are functions of a backend's part as the benchmarks have
- * it (Makefile: bench/parts), which exports them. */
+/* Run one experiment on context's stream; inputs and outputs are the device's.  HS_EUNSUPPORTED: not on this GPU.
+ * The second has the experiments from FRAGMENT_FIRST_HOPPER on.  Both are functions of a backend's part as the
+ * benchmarks have it (Makefile: bench/parts), which exports them. */
 #ifdef __cplusplus
 extern "C" {
 #endif

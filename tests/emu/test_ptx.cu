@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * PTX text on the emulator: instructions with the results that the PTX manual's words give for them, worked out by hand;
- * threads that exchange; addresses; and text or kernels that must be refused.
+ * PTX text on the emulator: instructions with the results that the PTX manual's words give for them, worked out by
+ * hand; threads that exchange; addresses; and text or kernels that must be refused.
  */
 #include <fstream>
 #include <stdlib.h>
@@ -17,8 +17,8 @@ namespace
 
 const char *const HEAD = ".version 9.0\n.target sm_90a\n.address_size 64\n\n";
 
-/* A kernel `test` of `body`, whose parameters are a pointer, %rd1, and an integer, %r1; `before` it stands what the module
- * declares. */
+/* A kernel `test` of `body`, whose parameters are a pointer, %rd1, and an integer, %r1; `before` it stands what the
+ * module declares. */
 std::string kernel_text(const std::string &body, const std::string &before = "")
 {
     return HEAD + before +
@@ -200,7 +200,8 @@ bool shuffles()
 
 const char *const SHARED = ".extern .shared .align 1024 .b8 own[];\n";
 
-/* Threads hand numbers on through shared memory, declared and the launch's own; block b, thread t gets t + 1 of both. */
+/* Threads hand numbers on through shared memory, declared and the launch's own; block b, thread t gets t + 1 of both.
+ * */
 std::string exchange_text(bool synchronized)
 {
     return kernel_text(std::string("\t.shared .align 16 .b8 words[256];\n"

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * The interfaces of cuBLASLt and NCCL that the kernels write out by hand, and the libraries' headers: numbers of
- * enumerations, sizes and places of structures, and each function's parameters, one by one.  It compiles, or names what is
- * wrong.  With TWINS_CUBLASLT and TWINS_NCCL, where those headers can be had.
+ * enumerations, sizes and places of structures, and each function's parameters, one by one.  It compiles, or names
+ * what is wrong.  With TWINS_CUBLASLT and TWINS_NCCL, where those headers can be had.
  */
 #include <stddef.h>
 #include <type_traits>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Each wrapper of inline PTX and what the hardware's makers have for the same instruction, in CUTLASS (CuTe), libcu++ or the
- * CUDA headers: two kernels that differ in that call alone.  compare.py wants the same machine code of both.
+ * Each wrapper of inline PTX and what the hardware's makers have for the same instruction, in CUTLASS (CuTe), libcu++
+ * or the CUDA headers: two kernels that differ in that call alone.  compare.py wants the same machine code of both.
  *
  * Compiled for sm_90a, and with TWINS_FP8 for sm_89, where mma.sync has FP8.
  */

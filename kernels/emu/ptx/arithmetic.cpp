@@ -135,8 +135,8 @@ float fma_down(float a, float b, float c)
     return result;
 }
 
-/* "A gross approximation" whose lower half is zero (PTX ISA, rcp.approx.ftz.f64); how the upper one is rounded is not said:
- * here it is cut. */
+/* "A gross approximation" whose lower half is zero (PTX ISA, rcp.approx.ftz.f64); how the upper one is rounded is not
+ * said: here it is cut. */
 double reciprocal_upper(double a)
 {
     const double whole = 1.0 / (fabs(a) < 0x1p-1022 ? copysign(0.0, a) : a);
@@ -223,7 +223,8 @@ const Table &integer_table()
 const Table &real_table()
 {
     static const Table rows = {
-        /* Without a rounding an addition or a multiplication may be fused with its neighbour by what compiles PTX; here it is not. */
+        /* Without a rounding an addition or a multiplication may be fused with its neighbour by what compiles PTX;
+         * here it is not. */
         BINARY("add.f32", float, a + b),
         BINARY("add.rn.f32", float, a + b),
         BINARY("add.f64", double, a + b),

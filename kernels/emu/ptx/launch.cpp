@@ -55,10 +55,30 @@ const ptx::Library &library()
 
 } // namespace
 
+KernelParameter copy_parameter(const void *value, size_t size)
+{
+    constexpr size_t alignment = 128; /* a tensor map's */
+    void *place = aligned_alloc(alignment, (size + alignment - 1) / alignment * alignment);
+    if (place == nullptr)
+        out_of_memory();
+    memcpy(place, value, size);
+    return KernelParameter{ std::shared_ptr<char>(static_cast<char *>(place), free), size };
+}
+
+static bool folder_is_given()
+{
+    const char *folder = getenv("HALFSTEP_EMU_PTX");
+    const bool given = folder != nullptr && *folder != '\0';
+    if (!given && report_file() != nullptr)
+        fault("HALFSTEP_EMU_PTX_COMPARE compares nothing without HALFSTEP_EMU_PTX: make ptx, and set it to "
+              "build/ptx/exact");
+    return given;
+}
+
 bool ptx_wanted()
 {
-    static const char *const folder = getenv("HALFSTEP_EMU_PTX");
-    return folder != nullptr && *folder != '\0';
+    static const bool given = folder_is_given();
+    return given;
 }
 
 bool ptx_compared()

@@ -2,11 +2,11 @@
  *
  * Kernels by what nvcc made of them.
  *
- * HALFSTEP_EMU_PTX=FOLDER           a launch runs the instructions of the folder's PTX (make ptx) in place of the host
- *                                   compiler's code; launches, memory, barriers and copies stay the emulator's
- * HALFSTEP_EMU_PTX_COMPARE=FILE     each launch runs both ways, one after the other on the same memory; at the end of the
- *                                   process FILE gets a line for each kernel: how many launches, in how many of them memory
- *                                   was not the same afterwards, its name, and the first difference
+ * HALFSTEP_EMU_PTX=FOLDER         a launch runs the instructions of the folder's PTX (make ptx) in place of the host
+ *                                 compiler's code; launches, memory, barriers and copies stay the emulator's
+ * HALFSTEP_EMU_PTX_COMPARE=FILE   each launch runs both ways, one after the other on the same memory; at the end of
+ *                                 the process FILE gets a line for each kernel: how many launches, in how many of
+ *                                 them memory was not the same afterwards, its name, and the first difference
  */
 #ifndef HS_KERNELS_EMU_PTX_LAUNCH_H
 #define HS_KERNELS_EMU_PTX_LAUNCH_H
@@ -14,7 +14,6 @@
 #include <functional>
 #include <memory>
 #include <stddef.h>
-#include <string.h>
 #include <vector>
 
 namespace hs_emu
@@ -28,12 +27,10 @@ struct KernelParameter {
     size_t size;
 };
 
+KernelParameter copy_parameter(const void *value, size_t size);
 template <typename T> static inline KernelParameter kernel_parameter(const T &value)
 {
-    constexpr size_t alignment = 128; /* a tensor map's */
-    void *place = aligned_alloc(alignment, (sizeof value + alignment - 1) / alignment * alignment);
-    memcpy(place, static_cast<const void *>(&value), sizeof value);
-    return KernelParameter{ std::shared_ptr<char>(static_cast<char *>(place), free), sizeof value };
+    return copy_parameter(&value, sizeof value);
 }
 
 bool ptx_wanted();

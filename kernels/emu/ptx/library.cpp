@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Which kernels a folder of PTX has, what variables its files declare, and how a kernel of the emulator is called there.
+ * Which kernels a folder of PTX has, what variables its files declare, and how a kernel of the emulator is called
+ * there.
  */
 #include <algorithm>
 #include <dlfcn.h>
@@ -148,6 +149,8 @@ static void read_module(Library &library, const std::string &file)
     std::ifstream stream(file);
     std::stringstream content;
     content << stream.rdbuf();
+    if (!stream)
+        fault("%s: cannot be read", file.c_str());
     Module &module = library.modules[file];
     module.text = content.str();
     Lexer lexer = { library.modules.find(file)->first, module.text, 0, module.text.size(), 1, "" };

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Loads, stores, atomics and moves.  An address is the host's, but for shared memory's (program.h).  Each must be a multiple of
- * what is moved, as a GPU demands; what lies outside of an allocation strikes a guard page (memory.cpp, shared.cpp of the emulator).
+ * Loads, stores, atomics and moves.  An address is the host's, but for shared memory's (program.h).  Each must be a
+ * multiple of what is moved, as a GPU demands; what lies outside of an allocation strikes a guard page (memory.cpp,
+ * shared.cpp of the emulator).
  */
 #include <algorithm>
 

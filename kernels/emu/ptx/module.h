@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * PTX text as the emulator reads it: a folder of files that nvcc made of kernels/cuda, of which each kernel is parsed when it is
- * first launched.  The grammar is that of the PTX ISA, chapters 4 and 5, as far as compilers write it: one entry after
- * another, braces only around inline assembly's own names and around calls.  What is not known is a fault that names
- * file and line.
+ * PTX text as the emulator reads it: a folder of files that nvcc made of kernels/cuda, of which each kernel is parsed
+ * when it is first launched.  The grammar is that of the PTX ISA, chapters 4 and 5, as far as compilers write it: one
+ * entry after another, braces only around inline assembly's own names and around calls.  What is not known is a fault
+ * that names file and line.
  */
 #ifndef HS_KERNELS_EMU_PTX_MODULE_H
 #define HS_KERNELS_EMU_PTX_MODULE_H

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
- * A kernel's text made ready to run: each instruction is a function and the slots of its operands.  Every operand lies in a
- * slot of 64 bits: registers first, then constants, addresses of parameters and variables, and special registers, all of
- * which are set when a thread begins and stay.
+ * A kernel's text made ready to run: each instruction is a function and the slots of its operands.  Every operand
+ * lies in a slot of 64 bits: registers first, then constants, addresses of parameters and variables, and special
+ * registers, all of which are set when a thread begins and stay.
  *
- * An address of shared memory is as hardware has it, not as the emulator: the block's variables from SHARED_START on, so
- * that 18 bits hold it, as matrix descriptors need; what mapa returns has the block's rank + 1 above them.
+ * An address of shared memory is as hardware has it, not as the emulator: the block's variables from SHARED_START on,
+ * so that 18 bits hold it, as matrix descriptors need; what mapa returns has the block's rank + 1 above them.
  */
 #ifndef HS_KERNELS_EMU_PTX_PROGRAM_H
 #define HS_KERNELS_EMU_PTX_PROGRAM_H

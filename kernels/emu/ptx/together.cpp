@@ -71,8 +71,8 @@ void map_shared(Frame &frame, const Op &op)
     set<uint32_t>(frame, op.slots[0], number(frame, op, 1) | (rank + 1) << RANK_SHIFT);
 }
 
-/* shfl.sync.<mode>.b32 d|p, a, b, c, mask.  c: the last lane of a segment in bits 0 - 4, those of a lane's number that name its
- * segment in 8 - 12. */
+/* shfl.sync.<mode>.b32 d|p, a, b, c, mask.  c: the last lane of a segment in bits 0 - 4, those of a lane's number
+ * that name its segment in 8 - 12. */
 template <char mode> void shuffle(Frame &frame, const Op &op)
 {
     const int lane = lane_index(), b = (int)(number(frame, op, 2) & 31), c = (int)number(frame, op, 3);
