@@ -3,6 +3,7 @@
 # gpu.sh [--device cuda|emu] [--phases LIST] [--ops LIST] [--op-seconds S] [--out DIR] [--seconds S] [--memory SIZE]
 # [--build DIR]: what a day with a GPU should show, in calls of at most nine minutes each, with the driver and nothing else:
 #
+#     gpu.sh --phases smoke        is anything wrong, and what: a minute
 #     gpu.sh --phases correct      the emulator's assumptions, every kernel against the reference, the cpu's losses
 #     gpu.sh --phases speed        products (FP8, too), GPT-2 124M and attention against cuBLASLt and PyTorch, in one run
 #     gpu.sh --phases counters     the hardware's counters of eight kernels (ncu)
@@ -22,18 +23,20 @@ set -uo pipefail
 export LC_ALL=C
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 usage() {
-    sed -n '3,11s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" >&2
+    sed -n '3,12s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" >&2
     exit 2
 }
 
 # group: its phases, in order.
 declare -A groups=(
+    [smoke]='smoke'
     [correct]='fragments forced agreement rounds selftest parity sanitizer'
     [speed]='losses products fp8 tuning gpt2 small attention trace'
     [counters]='counters'
     [more]='offload collectives bandwidth modes operations'
 )
 declare -A titles=(
+    [smoke]='Smoke'
     [fragments]="The emulator's assumptions"
     [forced]='Products by each kernel, against the reference'
     [agreement]='Large products and attention, number by number'
@@ -197,6 +200,8 @@ versions() {
         "$list"
 }
 
+# shellcheck source=bench/gpu/smoke.sh
+. "$here/gpu/smoke.sh"
 # shellcheck source=bench/gpu/correct.sh
 . "$here/gpu/correct.sh"
 # shellcheck source=bench/gpu/speed.sh

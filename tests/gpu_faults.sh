@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
-# gpu_faults.sh: the three calls of bench/gpu.sh whole, on the emulator; then faults put into one operation's kernel (wrong
+# gpu_faults.sh: the calls of bench/gpu.sh whole, on the emulator; then faults put into one operation's kernel (wrong
 # numbers, a write outside its tensor, no end), which must leave the other operations' results whole and say what it was.
 # About ten minutes: `make test-gpu-script`, which passes the tools.
 set -uo pipefail
@@ -16,7 +16,7 @@ fail() {
 }
 
 bench/package/make.sh "$build" "$work/package" || exit 2
-for phases in correct speed counters more; do
+for phases in smoke correct speed counters more; do
     if (cd "$work/empty" && "$work/package/gpu.sh" --device emu --phases $phases --out "$work/$phases") >"$work/said" 2>&1; then
         echo "ok    $phases: $(tail -n 1 "$work/said")"
     else
