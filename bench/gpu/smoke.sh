@@ -74,7 +74,7 @@ phase_smoke() {
     local code=0 tile tool self
     tool trainer
     self=("${tool[@]}" selftest --device "$device" --no-speed --pairs)
-    # Bash functions have no timeout of their own: as a child of this shell they have one.
+    # A function of this shell has no timeout: in a child it has one.
     export -f tool train three_steps same_losses smoke_fragments losses_of
     export work here device tiny parity_length cublaslt build
     command -v nvidia-smi >/dev/null && [ "$device" = cuda ] &&
