@@ -173,9 +173,9 @@ bool memory_differs(const MemoryCopy &copy, std::string *difference)
 {
     for (const MemoryCopy::Range &range : copy.ranges) {
         size_t count = 0, first = 0;
-        for (size_t word = 0; word < range.bytes.size(); word++)
-            if (range.data[word] != range.bytes[word] && count++ == 0)
-                first = word / 4 * 4;
+        for (size_t byte = 0; byte < range.bytes.size(); byte++)
+            if (range.data[byte] != range.bytes[byte] && count++ == 0)
+                first = byte / 4 * 4;
         if (count == 0)
             continue;
         unsigned own = 0, other = 0;
