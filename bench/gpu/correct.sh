@@ -89,9 +89,9 @@ phase_selftest() {
 }
 
 # --- The same training on the cpu and on the device -----------------------------------------------------------
-# tiny_run DEVICE FAMILY MODE NAME: the losses of a short run, a line a step.
+# tiny_run DEVICE FAMILY MODE NAME [SETTING...]: the losses of a short run, a line a step.
 tiny_run() {
-    local log=$work/$4.log tool
+    local device=$1 mode=$3 name=$4 log=$work/$4.log tool
     tool trainer
     cat >"$work/tiny.yaml" <<YAML
 seed: 7
@@ -105,10 +105,10 @@ checkpoint_freq: 0
 evaluation: {every: 0, batches: 1}
 logging: {every: 1, tensorboard: false, progress: none}
 YAML
-    limited 60 "${tool[@]}" --config "$work/tiny.yaml" device="$1" precision.mode="$3" resume=never out_dir="$work/$4" \
-        >"$log" 2>&1 || { tail -n 3 "$log" >&2; return 1; }
-    losses_of "$work/$4"
-    rm -rf "${work:?}/$4"
+    limited 60 "${tool[@]}" --config "$work/tiny.yaml" device="$device" precision.mode="$mode" resume=never \
+        out_dir="$work/$name" "${@:5}" >"$log" 2>&1 || { tail -n 3 "$log" >&2; return 1; }
+    losses_of "$work/$name"
+    rm -rf "${work:?}/$name"
 }
 
 losses_of() {

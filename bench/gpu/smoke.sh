@@ -21,7 +21,7 @@ attempt() {
     return 1
 }
 
-# Of bench/fragments those that the other steps need most, or all when it comes to that: its rows that broke.
+# All of bench/fragments: its rows that broke.
 smoke_fragments() {
     local tool
     tool fragments
@@ -32,27 +32,10 @@ smoke_fragments() {
     return $code
 }
 
-# three_steps NAME SETTING...: the losses of a small model to $work/NAME.smoke.
+# three_steps NAME DEVICE SETTING...: the losses of a small model to $work/NAME.smoke.
 three_steps() {
-    local name=$1 tool
-    shift
-    tool trainer
-    cat >"$work/smoke.yaml" <<YAML
-seed: 7
-model: {family: gpt2, layers: 2, heads: 2, width: 128}
-tasks: [{name: mixture, train: "synthetic:mixture", synthetic_tokens: 20000}]
-batch_size: 4
-max_length: $((parity_length > 32 ? 128 : 32))
-max_steps: 3
-learning_rate: 1e-3
-checkpoint_freq: 0
-evaluation: {every: 0, batches: 1}
-logging: {every: 1, tensorboard: false, progress: none}
-precision: {mode: bf16}
-YAML
-    rm -rf "$work/smoke" "$work/$name.smoke"
-    "${tool[@]}" --config "$work/smoke.yaml" resume=never out_dir="$work/smoke" "$@" || return
-    losses_of "$work/smoke" >"$work/$name.smoke"
+    tiny_run "$2" gpt2 bf16 "$1" max_steps=3 model.layers=2 model.width=128 \
+        max_length=$((parity_length > 32 ? 128 : 32)) "${@:3}" >"$work/$1.smoke"
 }
 
 # same_losses NAME OTHER DISTANCE: relative, of all three; 0: to the last digit.
@@ -67,7 +50,7 @@ same_losses() {
 train() {
     local name=$1 other=$2 distance=$3
     shift 3
-    three_steps "$name" device="$device" "$@" && same_losses "$name" "$other" "$distance"
+    three_steps "$name" "$device" "$@" && same_losses "$name" "$other" "$distance"
 }
 
 phase_smoke() {
@@ -75,8 +58,8 @@ phase_smoke() {
     tool trainer
     self=("${tool[@]}" selftest --device "$device" --no-speed --pairs)
     # A function of this shell has no timeout: in a child it has one.
-    export -f tool train three_steps same_losses smoke_fragments losses_of
-    export work here device tiny parity_length cublaslt build
+    export -f tool limited tiny_run train three_steps same_losses smoke_fragments losses_of
+    export work here device tiny cublaslt build deadline patience parity_layers parity_width parity_length parity_steps
     command -v nvidia-smi >/dev/null && [ "$device" = cuda ] &&
         nvidia-smi --query-gpu=name,driver_version,clocks.sm,clocks.max.sm,power.draw --format=csv,noheader | sed 's/^/- /'
     attempt "code for all GPUs (convert)" "${self[@]}" --op convert || code=1
@@ -87,7 +70,7 @@ phase_smoke() {
     done
     attempt "attention forward" "${self[@]}" --op attention_forward || code=1
     attempt "attention backward" "${self[@]}" --op attention_backward || code=1
-    attempt "three steps on the cpu" bash -c 'three_steps cpu device=cpu' || code=1
+    attempt "three steps on the cpu" bash -c 'three_steps cpu cpu' || code=1
     attempt "three steps by kernels for all GPUs, one by one" bash -c \
         'train plain cpu 1e-3 kernels.hopper=none kernels.overlap=false kernels.cuda_graph=false' || code=1
     attempt "three steps by Hopper's kernels" bash -c \

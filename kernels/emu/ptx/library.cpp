@@ -52,9 +52,10 @@ std::string host_name(const std::string &name)
     return result;
 }
 
-/* = {1, 2, 0x3}: elements of `size` bytes; or = {0f3F800000}; or = 5. */
-static void read_value(Lexer &lexer, Variable &variable, size_t size)
+/* = {1, 2, 0x3}; or = {0f3F800000}; or = 5. */
+static void read_value(Lexer &lexer, Variable &variable)
 {
+    const size_t size = variable.element;
     variable.value.assign(variable.bytes, 0);
     size_t place = 0;
     if (!lexer.is("="))
@@ -75,31 +76,13 @@ static void read_value(Lexer &lexer, Variable &variable, size_t size)
     }
 }
 
-/* .const .align 4 .b8 name[16] = {...}; with any linkage before it. */
+/* .const .align 4 .b8 name[16] = {...}; from its state space on. */
 static void read_variable(Lexer &lexer, Module &module)
 {
-    Variable variable;
-    size_t size = 1;
-    bool shared = false;
-    for (; !lexer.word.empty() && lexer.word[0] == '.'; lexer.next()) {
-        shared = shared || lexer.is(".shared");
-        if (lexer.is(".align"))
-            variable.alignment = (size_t)strtoul(lexer.next().c_str(), nullptr, 10);
-        else if (strchr("bsuf", lexer.word[1]) != nullptr && lexer.word[2] >= '0' && lexer.word[2] <= '9')
-            size = (size_t)strtoul(lexer.word.c_str() + 2, nullptr, 10) / 8;
-    }
-    variable.name = lexer.word;
-    variable.bytes = size;
-    if (lexer.next() == "[") {
-        lexer.next();
-        variable.dynamic = shared && lexer.is("]");
-        variable.bytes = variable.dynamic ? 0 : size * (size_t)strtoul(lexer.word.c_str(), nullptr, 10);
-        if (!variable.dynamic)
-            lexer.next();
-        lexer.next();
-    }
+    const bool shared = lexer.is(".shared");
+    Variable variable = read_declaration(lexer);
     if (!shared)
-        read_value(lexer, variable, size);
+        read_value(lexer, variable);
     while (!lexer.is(";") && !lexer.word.empty())
         lexer.next();
     module.variables[variable.name] = variable;

@@ -55,13 +55,18 @@ struct Instruction {
 /* A label's place among the instructions. */
 typedef std::map<std::string, size_t> Labels;
 
+struct Lexer;
+
 /* A variable: of a kernel's shared memory, a parameter, or the module's. */
 struct Variable {
     std::string name;
-    size_t bytes = 0, alignment = 1;
+    size_t element = 1, bytes = 0, alignment = 1;
     bool dynamic = false;       /* the launch's shared memory */
     std::vector<uint8_t> value; /* of .const and .global; storage of them */
 };
+
+/* .align 16 .b8 name[64], from any of its words on; without a number, name[], it is the launch's. */
+Variable read_declaration(Lexer &lexer);
 
 /* An entry or, of those that compilers add, a function. */
 struct Kernel {

@@ -25,6 +25,35 @@ bool Instruction::has(const char *word) const
     return false;
 }
 
+static bool is_number(const std::string &word)
+{
+    return !word.empty() && word[0] >= '0' && word[0] <= '9';
+}
+
+Variable read_declaration(Lexer &lexer)
+{
+    Variable variable;
+    for (; !lexer.word.empty() && lexer.word[0] == '.'; lexer.next()) {
+        if (lexer.is(".align"))
+            variable.alignment = (size_t)strtoul(lexer.next().c_str(), nullptr, 10);
+        else if (strchr("bsuf", lexer.word[1]) != nullptr && is_number(lexer.word.substr(2)))
+            variable.element = (size_t)strtoul(lexer.word.c_str() + 2, nullptr, 10) / 8;
+    }
+    variable.name = lexer.word;
+    variable.bytes = variable.element;
+    if (variable.alignment < variable.element)
+        variable.alignment = variable.element;
+    if (lexer.next() == "[") {
+        lexer.next();
+        variable.dynamic = lexer.is("]");
+        variable.bytes = variable.dynamic ? 0 : variable.element * (size_t)strtoul(lexer.word.c_str(), nullptr, 10);
+        if (!variable.dynamic)
+            lexer.next();
+        lexer.expect("]");
+    }
+    return variable;
+}
+
 namespace
 {
 
@@ -47,7 +76,6 @@ class Parser
     void parse_body();
     void parse_directive();
     void parse_registers();
-    Variable parse_variable();
     void parse_instruction();
     Operand parse_operand();
     Operand parse_memory();
@@ -65,45 +93,13 @@ class Parser
     int braces_ = 0;
 };
 
-static bool is_number(const std::string &word)
-{
-    return !word.empty() && word[0] >= '0' && word[0] <= '9';
-}
-
-/* .align 16 .b8 name[64] (behind the state space): a variable's bytes. */
-Variable Parser::parse_variable()
-{
-    Variable variable;
-    size_t element = 1;
-    for (; !lexer_.word.empty() && lexer_.word[0] == '.'; lexer_.next()) {
-        if (lexer_.is(".align"))
-            variable.alignment = (size_t)strtoul(lexer_.next().c_str(), nullptr, 10);
-        else if (strchr("bsuf", lexer_.word[1]) != nullptr && is_number(lexer_.word.substr(2)))
-            element = (size_t)strtoul(lexer_.word.c_str() + 2, nullptr, 10) / 8;
-    }
-    variable.name = lexer_.word;
-    variable.bytes = element;
-    if (variable.alignment < element)
-        variable.alignment = element;
-    lexer_.next();
-    if (lexer_.is("[")) {
-        lexer_.next();
-        variable.dynamic = lexer_.is("]");
-        variable.bytes = variable.dynamic ? 0 : element * (size_t)strtoul(lexer_.word.c_str(), nullptr, 10);
-        if (!variable.dynamic)
-            lexer_.next();
-        lexer_.expect("]");
-    }
-    return variable;
-}
-
 /* (.param .b64 a, .param .align 8 .b8 b[16]) */
 void Parser::parse_parameters()
 {
     lexer_.expect("(");
     while (!lexer_.is(")")) {
         lexer_.expect(".param");
-        kernel_.parameters.push_back(parse_variable());
+        kernel_.parameters.push_back(read_declaration(lexer_));
         if (lexer_.is(","))
             lexer_.next();
     }
@@ -139,11 +135,11 @@ void Parser::parse_directive()
         parse_registers();
     } else if (lexer_.is(".shared")) {
         lexer_.next();
-        kernel_.shared.push_back(parse_variable());
+        kernel_.shared.push_back(read_declaration(lexer_));
         lexer_.expect(";");
     } else if (lexer_.is(".param")) { /* of a call */
         lexer_.next();
-        const Variable variable = parse_variable();
+        const Variable variable = read_declaration(lexer_);
         bool known = false;
         for (const Variable &other : kernel_.parameters)
             known = known || other.name == variable.name;

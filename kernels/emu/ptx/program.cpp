@@ -35,7 +35,8 @@ class Translator
     uint32_t slot_of(const Instruction &instruction, const Operand &operand);
     std::vector<uint32_t> slots_of(const Instruction &instruction, const Operand &list);
     uint32_t symbol_slot(const Instruction &instruction, const std::string &name);
-    uint32_t preset(Preset::Kind kind, uint64_t value, const std::string &name);
+    uint32_t preset(Preset::Kind kind, uint64_t value, uint64_t (*read)());
+    uint32_t special_slot(const Instruction &instruction, const std::string &name);
     Run control_run(const Instruction &instruction, Op &op, Extra &extra);
 
     const Library &library_;
@@ -64,28 +65,57 @@ void Translator::place_shared()
     }
 }
 
-uint32_t Translator::preset(Preset::Kind kind, uint64_t value, const std::string &name)
+uint32_t Translator::preset(Preset::Kind kind, uint64_t value, uint64_t (*read)())
 {
     for (const Preset &known : program_.presets)
-        if (known.kind == kind && known.value == value && known.name == name)
+        if (known.kind == kind && known.value == value && known.read == read)
             return known.slot;
-    program_.presets.push_back(Preset{ kind, program_.slot_count++, value, name });
+    program_.presets.push_back(Preset{ kind, program_.slot_count++, value, read });
     return program_.presets.back().slot;
+}
+
+/* "_" takes a result that is not wanted. */
+uint32_t Translator::special_slot(const Instruction &instruction, const std::string &name)
+{
+    static const struct {
+        const char *name;
+        uint64_t (*read)();
+    } known[] = {
+        { "%tid.x", [] { return (uint64_t)threadIdx.x; } },
+        { "%tid.y", [] { return (uint64_t)threadIdx.y; } },
+        { "%tid.z", [] { return (uint64_t)threadIdx.z; } },
+        { "%ctaid.x", [] { return (uint64_t)blockIdx.x; } },
+        { "%ctaid.y", [] { return (uint64_t)blockIdx.y; } },
+        { "%ctaid.z", [] { return (uint64_t)blockIdx.z; } },
+        { "%ntid.x", [] { return (uint64_t)blockDim.x; } },
+        { "%ntid.y", [] { return (uint64_t)blockDim.y; } },
+        { "%ntid.z", [] { return (uint64_t)blockDim.z; } },
+        { "%nctaid.x", [] { return (uint64_t)gridDim.x; } },
+        { "%nctaid.y", [] { return (uint64_t)gridDim.y; } },
+        { "%nctaid.z", [] { return (uint64_t)gridDim.z; } },
+        { "%laneid", [] { return (uint64_t)lane_index(); } },
+        { "%cluster_ctarank", [] { return (uint64_t)emulated_cluster_rank(); } },
+        { "_", [] { return (uint64_t)0; } },
+    };
+    for (const auto &row : known)
+        if (name == row.name)
+            return preset(Preset::SPECIAL, 0, row.read);
+    fail(kernel_, instruction, "a special register that is not known, " + name);
 }
 
 uint32_t Translator::symbol_slot(const Instruction &instruction, const std::string &name)
 {
     for (size_t i = 0; i < kernel_.parameters.size(); i++)
         if (kernel_.parameters[i].name == name)
-            return preset(Preset::PARAMETER, i, "");
+            return preset(Preset::PARAMETER, i, nullptr);
     for (size_t i = 0; i < program_.shared.size(); i++)
         if (program_.shared[i].name == name)
-            return preset(Preset::CONSTANT, program_.shared_start[i], "");
+            return preset(Preset::CONSTANT, program_.shared_start[i], nullptr);
     const auto &variables = library_.modules.at(kernel_.file).variables;
     const auto found = variables.find(name);
     if (found == variables.end())
         fail(kernel_, instruction, "no variable " + name);
-    return preset(Preset::CONSTANT, (uint64_t)(uintptr_t)found->second.value.data(), "");
+    return preset(Preset::CONSTANT, (uint64_t)(uintptr_t)found->second.value.data(), nullptr);
 }
 
 uint32_t Translator::slot_of(const Instruction &instruction, const Operand &operand)
@@ -96,11 +126,11 @@ uint32_t Translator::slot_of(const Instruction &instruction, const Operand &oper
             fail(kernel_, instruction, "a negated operand");
         return (uint32_t)operand.slot;
     case Operand::SPECIAL:
-        return preset(Preset::SPECIAL, 0, operand.name);
+        return special_slot(instruction, operand.name);
     case Operand::IMMEDIATE:
-        return preset(Preset::CONSTANT, operand.bits, "");
+        return preset(Preset::CONSTANT, operand.bits, nullptr);
     case Operand::SYMBOL:
-        return operand.name == "_" ? preset(Preset::SPECIAL, 0, "_") : symbol_slot(instruction, operand.name);
+        return operand.name == "_" ? special_slot(instruction, "_") : symbol_slot(instruction, operand.name);
     default:
         fail(kernel_, instruction, "an operand that is not understood");
     }
@@ -205,41 +235,13 @@ void Translator::translate()
         program_.ops.push_back(translate(instruction));
 }
 
-uint64_t special(const std::string &name)
-{
-    const struct {
-        const char *name;
-        uint64_t value;
-    } known[] = {
-        { "%tid.x", threadIdx.x },
-        { "%tid.y", threadIdx.y },
-        { "%tid.z", threadIdx.z },
-        { "%ctaid.x", blockIdx.x },
-        { "%ctaid.y", blockIdx.y },
-        { "%ctaid.z", blockIdx.z },
-        { "%ntid.x", blockDim.x },
-        { "%ntid.y", blockDim.y },
-        { "%ntid.z", blockDim.z },
-        { "%nctaid.x", gridDim.x },
-        { "%nctaid.y", gridDim.y },
-        { "%nctaid.z", gridDim.z },
-        { "%laneid", (uint64_t)lane_index() },
-        { "%cluster_ctarank", (uint64_t)emulated_cluster_rank() },
-        { "_", 0 },
-    };
-    for (const auto &row : known)
-        if (name == row.name)
-            return row.value;
-    fault("special register %s is not known", name.c_str());
-}
-
 void set_presets(Frame &frame)
 {
     for (const Preset &preset : frame.program->presets)
         frame.slots[preset.slot] = preset.kind == Preset::CONSTANT ? preset.value
                                    : preset.kind == Preset::PARAMETER
                                        ? (uint64_t)(uintptr_t)frame.parameters[preset.value]
-                                       : special(preset.name);
+                                       : preset.read();
 }
 
 /* Parameters that are not the caller's: results, and those of calls. */

@@ -57,8 +57,8 @@ struct Op {
 struct Preset {
     enum Kind { CONSTANT, PARAMETER, SPECIAL } kind;
     uint32_t slot;
-    uint64_t value; /* a constant's bits; a parameter's number */
-    std::string name;
+    uint64_t value;     /* a constant's bits; a parameter's number */
+    uint64_t (*read)(); /* a special register, of the current thread */
 };
 
 struct Program {

@@ -385,7 +385,7 @@ Run wgmma_run(const Instruction &instruction, Extra &extra)
 {
     const std::vector<std::string> &words = instruction.words;
     const std::vector<Operand> &operands = instruction.operands;
-    if (words.size() != 8 || words[5] != "f32" || !format_of(words[6], &extra.formats[0]) ||
+    if (words.size() != 8 || operands.size() < 6 || words[5] != "f32" || !format_of(words[6], &extra.formats[0]) ||
         !format_of(words[7], &extra.formats[1]) || sscanf(words[4].c_str(), "m64n%dk", &extra.number) != 1 ||
         !immediate(operands[4], 1) || !immediate(operands[5], 1))
         return nullptr;
