@@ -51,19 +51,14 @@ template <FragmentKernel kernel> __global__ void load_matrix_fragment_kernel(con
     for (int i = 0; i < 4; i++)
         rows[4 * threadIdx.x + i] = inputs[4 * threadIdx.x + i];
     __syncthreads();
-    constexpr int count = kernel == FRAGMENT_LOAD_MATRIX_X4 || kernel == FRAGMENT_LOAD_MATRIX_X4_TRANSPOSED ? 4 : 2;
-    const uint32_t address = ptx::shared_address(rows + 4 * threadIdx.x % (32 * count));
-    uint32_t registers[count];
+    const uint32_t address = ptx::shared_address(rows + 4 * threadIdx.x);
+    uint32_t registers[4];
     if constexpr (kernel == FRAGMENT_LOAD_MATRIX_X4)
         ptx::load_matrix_x4(registers, address);
-    else if constexpr (kernel == FRAGMENT_LOAD_MATRIX_X4_TRANSPOSED)
-        ptx::load_matrix_x4_transposed(registers, address);
-    else if constexpr (kernel == FRAGMENT_LOAD_MATRIX_X2)
-        ptx::load_matrix_x2(registers, address);
     else
-        ptx::load_matrix_x2_transposed(registers, address);
-    for (int i = 0; i < count; i++)
-        outputs[count * threadIdx.x + i] = registers[i];
+        ptx::load_matrix_x4_transposed(registers, address);
+    for (int i = 0; i < 4; i++)
+        outputs[4 * threadIdx.x + i] = registers[i];
 }
 
 /* Copies of 0, 1, ... `width` bytes, one a thread, onto words that held something else. */
@@ -96,6 +91,10 @@ template <FragmentKernel kernel> HS_DEVICE uint32_t convert_word(uint32_t word)
         return ptx::pack_bf16(value, -value);
     else if constexpr (kernel == FRAGMENT_PACK_F16)
         return ptx::pack_f16(value, -value);
+    else if constexpr (kernel == FRAGMENT_PACK_E4M3)
+        return ptx::pack_e4m3(value, -value);
+    else if constexpr (kernel == FRAGMENT_PACK_E5M2)
+        return ptx::pack_e5m2(value, -value);
     else if constexpr (kernel == FRAGMENT_ENCODE_TF32)
         return ptx::encode_tf32(value);
     else if constexpr (kernel == FRAGMENT_DECODE_F16)
@@ -161,12 +160,12 @@ const Kernel kernels[] = {
     mma_fragment_kernel<FRAGMENT_MMA_E5M2>,
     load_matrix_fragment_kernel<FRAGMENT_LOAD_MATRIX_X4>,
     load_matrix_fragment_kernel<FRAGMENT_LOAD_MATRIX_X4_TRANSPOSED>,
-    load_matrix_fragment_kernel<FRAGMENT_LOAD_MATRIX_X2>,
-    load_matrix_fragment_kernel<FRAGMENT_LOAD_MATRIX_X2_TRANSPOSED>,
     copy_async_fragment_kernel<16>,
     copy_async_fragment_kernel<4>,
     convert_fragment_kernel<FRAGMENT_PACK_BF16>,
     convert_fragment_kernel<FRAGMENT_PACK_F16>,
+    convert_fragment_kernel<FRAGMENT_PACK_E4M3>,
+    convert_fragment_kernel<FRAGMENT_PACK_E5M2>,
     convert_fragment_kernel<FRAGMENT_ENCODE_TF32>,
     convert_fragment_kernel<FRAGMENT_DECODE_F16>,
     convert_fragment_kernel<FRAGMENT_EXP2_APPROXIMATE>,

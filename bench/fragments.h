@@ -31,12 +31,12 @@
     X(MMA_E5M2, 0, 32, 0, 320, 128)                                       \
     X(LOAD_MATRIX_X4, 0, 32, 0, 128, 128)                                 \
     X(LOAD_MATRIX_X4_TRANSPOSED, 0, 32, 0, 128, 128)                      \
-    X(LOAD_MATRIX_X2, 0, 32, 0, 128, 64)                                  \
-    X(LOAD_MATRIX_X2_TRANSPOSED, 0, 32, 0, 128, 64)                       \
     X(COPY_ASYNC_16, 0, 32, 0, 20, 68)                                    \
     X(COPY_ASYNC_4, 0, 32, 0, 20, 5)                                      \
     X(PACK_BF16, 0, 32, 0, 256, 256)                                      \
     X(PACK_F16, 0, 32, 0, 256, 256)                                       \
+    X(PACK_E4M3, 0, 32, 0, 256, 256)                                      \
+    X(PACK_E5M2, 0, 32, 0, 256, 256)                                      \
     X(ENCODE_TF32, 0, 32, 0, 256, 256)                                    \
     X(DECODE_F16, 0, 32, 0, 256, 256)                                     \
     X(EXP2_APPROXIMATE, 0, 32, 0, 256, 256)                               \
@@ -76,8 +76,7 @@
     X(WGMMA_256_B_ACROSS, 1, 128, 49152, 12288, 16384)                    \
     X(WGMMA_256_BOTH_ACROSS, 1, 128, 49152, 12288, 16384)                 \
     X(WGMMA_128_A_ACROSS_F16, 1, 128, 32768, 8192, 8192)                  \
-    X(WGMMA_192_DEEP_F16, 1, 128, 65536, 16384, 12288)                    \
-    X(WGMMA_192_B_ACROSS, 1, 128, 32768, 8192, 12288)                     \
+    X(WGMMA_128_DEEP_F16, 1, 128, 49152, 12288, 8192)                     \
     X(WGMMA_64_REGISTERS_B_ACROSS, 1, 128, 16384, 4096 + 4096, 4096)      \
     X(WGMMA_128_REGISTERS_B_ACROSS_F16, 1, 128, 32768, 8192 + 4096, 8192) \
     X(WGMMA_128_REGISTERS, 1, 128, 16384, 4096 + 2048, 8192)              \

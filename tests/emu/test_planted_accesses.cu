@@ -131,8 +131,8 @@ template <int offset> __global__ void load_matrix_kernel(uint32_t *y)
     for (int i = (int)threadIdx.x; i < 64; i += 32)
         tile[i] = 1;
     __syncwarp();
-    uint32_t result[2];
-    ptx::load_matrix_x2(result, ptx::shared_address(tile + threadIdx.x % 8 * 8) + (uint32_t)offset);
+    uint32_t result[4];
+    ptx::load_matrix_x4(result, ptx::shared_address(tile + threadIdx.x % 8 * 8) + (uint32_t)offset);
     y[threadIdx.x] = result[0] + result[1];
 }
 template <int offset> static bool load_matrix()

@@ -119,6 +119,11 @@ const Case CASES[] = {
     { "cvt.rn.bf16x2.f32 %r9, 0f3F808000, 0f3F818000;", 0x3f803f82u },
     { "cvt.rn.f16x2.f32 %r9, 0f3F800000, 0f477FF000;", 0x3c007c00u },
     { "cvt.rna.tf32.f32 %r9, 0f3F801000;", 0x3f802000u },
+    /* Codes: the largest number for what is beyond, one NaN, ties to even. */
+    { "cvt.rn.satfinite.e4m3x2.f32 %rs1, 0f3F800000, 0f44000000; cvt.u32.u16 %r9, %rs1;", 0x387eu },
+    { "cvt.rn.satfinite.e4m3x2.f32 %rs1, 0fFFC00000, 0fBF800000; cvt.u32.u16 %r9, %rs1;", 0x7fb8u },
+    { "cvt.rn.satfinite.e4m3x2.f32 %rs1, 0f3F980000, 0f3F880000; cvt.u32.u16 %r9, %rs1;", 0x3a38u },
+    { "cvt.rn.satfinite.e5m2x2.f32 %rs1, 0f40000000, 0f7F800000; cvt.u32.u16 %r9, %rs1;", 0x407bu },
     { "mov.u16 %rs1, 0x1234; mov.u16 %rs2, 0x5678; mov.b32 %r9, {%rs1, %rs2};", 0x56781234u },
     { "mov.u64 %rd9, 0x123456789abcdef0; mov.b64 {%r8, %r9}, %rd9;", 0x12345678u },
     { "mov.f64 %fd1, 0d4008000000000000; cvt.rn.f32.f64 %f9, %fd1;" F9, 0x40400000u },

@@ -149,38 +149,34 @@ static bool decode()
 }
 
 /* ldmatrix: lane 4 r + t receives [r][2 t], [r][2 t + 1] of each 8 x 8 matrix, or of its transpose. */
-template <int matrices, bool transposed> __global__ void load_matrix_kernel(uint32_t *y)
+template <bool transposed> __global__ void load_matrix_kernel(uint32_t *y)
 {
     HS_SHARED(uint16_t, tile, 32 * 24); /* rows of 24: not packed */
     const int lane = (int)threadIdx.x;
     for (int i = lane; i < 32 * 24; i += 32)
         tile[i] = (uint16_t)i;
     __syncwarp();
-    uint32_t result[4] = { 0, 0, 0, 0 };
-    const uint32_t address = ptx::shared_address(tile + lane % (8 * matrices) * 24 + 8);
-    if (matrices == 4 && !transposed)
-        ptx::load_matrix_x4(result, address);
-    else if (matrices == 4)
+    uint32_t result[4];
+    const uint32_t address = ptx::shared_address(tile + lane * 24 + 8);
+    if (transposed)
         ptx::load_matrix_x4_transposed(result, address);
-    else if (!transposed)
-        ptx::load_matrix_x2(reinterpret_cast<uint32_t(&)[2]>(result), address);
     else
-        ptx::load_matrix_x2_transposed(reinterpret_cast<uint32_t(&)[2]>(result), address);
-    for (int i = 0; i < matrices; i++)
-        y[lane * matrices + i] = result[i];
+        ptx::load_matrix_x4(result, address);
+    for (int i = 0; i < 4; i++)
+        y[lane * 4 + i] = result[i];
 }
-template <int matrices, bool transposed> static bool load_matrix()
+template <bool transposed> static bool load_matrix()
 {
-    uint32_t *device_y = test::to_device(std::vector<uint32_t>(32 * matrices));
-    test::launch(load_matrix_kernel<matrices, transposed>, 1, 32, 0, device_y);
-    const std::vector<uint32_t> y = test::to_host(device_y, 32 * matrices);
+    uint32_t *device_y = test::to_device(std::vector<uint32_t>(32 * 4));
+    test::launch(load_matrix_kernel<transposed>, 1, 32, 0, device_y);
+    const std::vector<uint32_t> y = test::to_host(device_y, 32 * 4);
     for (int lane = 0; lane < 32; lane++)
-        for (int i = 0; i < matrices; i++) {
+        for (int i = 0; i < 4; i++) {
             const int r = lane / 4, t = lane % 4;
             const auto at = [&](int row, int column) {
                 return (uint32_t)(transposed ? (8 * i + column) * 24 + 8 + row : (8 * i + row) * 24 + 8 + column);
             };
-            if (y[(size_t)(lane * matrices + i)] != (at(r, 2 * t) | at(r, 2 * t + 1) << 16))
+            if (y[(size_t)(lane * 4 + i)] != (at(r, 2 * t) | at(r, 2 * t + 1) << 16))
                 return false;
         }
     return true;
@@ -216,10 +212,8 @@ int main()
     test::holds("mma f16", product<F16_>);
     test::holds("mma tf32", product<TF32>);
     test::holds("every f16 number", decode);
-    test::holds("ldmatrix x4", load_matrix<4, false>);
-    test::holds("ldmatrix x4 transposed", load_matrix<4, true>);
-    test::holds("ldmatrix x2", load_matrix<2, false>);
-    test::holds("ldmatrix x2 transposed", load_matrix<2, true>);
+    test::holds("ldmatrix x4", load_matrix<false>);
+    test::holds("ldmatrix x4 transposed", load_matrix<true>);
     test::holds("cp.async in part", partial_copy);
     return test::result();
 }

@@ -188,7 +188,6 @@ int main()
     const auto correct = [] { return product<Bf16, 64, false, false>(1.0f); };
     test::holds("64 columns, every order", orders<64>);
     test::holds("128 columns, every order", orders<128>);
-    test::holds("192 columns, every order", orders<192>);
     test::holds("256 columns, every order", orders<256>);
     test::holds("A in registers", registers);
     test::holds("registers handed over", shares_registers<false>);

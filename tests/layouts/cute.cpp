@@ -327,7 +327,6 @@ template <class Type> static void add_kernel_tiles(const std::string &type)
 #define WGMMA_ROWS(Type, type)                                               \
     add_wgmma<WGMMA(64, Type), 64>("wgmma.m64n64k16 " type);                 \
     add_wgmma<WGMMA(128, Type), 128>("wgmma.m64n128k16 " type);              \
-    add_wgmma<WGMMA(192, Type), 192>("wgmma.m64n192k16 " type);              \
     add_wgmma<WGMMA(256, Type), 256>("wgmma.m64n256k16 " type);              \
     add_wgmma_registers<WGMMA_REGISTERS(64, Type)>("wgmma.m64n64k16 " type); \
     add_wgmma_registers<WGMMA_REGISTERS(128, Type)>("wgmma.m64n128k16 " type)
@@ -350,8 +349,6 @@ int main()
     add_mma<SM80_16x8x8_F32TF32TF32F32_TN>("mma.m16n8k8 tf32");
     add_load_matrix<SM75_U32x4_LDSM_N>("ldmatrix.x4", 4);
     add_load_matrix<SM75_U16x8_LDSM_T>("ldmatrix.x4.trans", 4);
-    add_load_matrix<SM75_U32x2_LDSM_N>("ldmatrix.x2", 2);
-    add_load_matrix<SM75_U16x4_LDSM_T>("ldmatrix.x2.trans", 2);
     WGMMA_ROWS(BF16, "bf16");
     WGMMA_ROWS(F16, "f16");
     add_swizzle<3>("swizzle 128");

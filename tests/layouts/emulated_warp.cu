@@ -137,25 +137,21 @@ static void find_sums(layouts::Experiments &experiments, const MmaRow &row)
 }
 
 /* Each lane fills a row of eight elements and gives its address: which lane receives which. */
-template <int matrices, bool transposed> __global__ void load_matrix_kernel(uint32_t *y)
+template <bool transposed> __global__ void load_matrix_kernel(uint32_t *y)
 {
     HS_SHARED(uint16_t, rows, 32 * 8);
     const int lane = (int)threadIdx.x;
     for (int i = 0; i < 8; i++)
         rows[lane * 8 + i] = (uint16_t)(lane * 8 + i);
     __syncwarp();
-    uint32_t registers[matrices];
+    uint32_t registers[4];
     const uint32_t address = ptx::shared_address(rows + lane * 8);
-    if constexpr (matrices == 4 && !transposed)
-        ptx::load_matrix_x4(registers, address);
-    else if constexpr (matrices == 4)
+    if constexpr (transposed)
         ptx::load_matrix_x4_transposed(registers, address);
-    else if constexpr (!transposed)
-        ptx::load_matrix_x2(registers, address);
     else
-        ptx::load_matrix_x2_transposed(registers, address);
-    for (int i = 0; i < matrices; i++)
-        y[lane * matrices + i] = registers[i];
+        ptx::load_matrix_x4(registers, address);
+    for (int i = 0; i < 4; i++)
+        y[lane * 4 + i] = registers[i];
 }
 
 typedef void (*LoadMatrix)(uint32_t *);
@@ -166,10 +162,8 @@ struct LoadMatrixRow {
 };
 
 static const LoadMatrixRow load_matrix_rows[] = {
-    { "ldmatrix.x4", 4, load_matrix_kernel<4, false>, load_matrix_kernel<4, true> },
-    { "ldmatrix.x4.trans", 4, load_matrix_kernel<4, true>, load_matrix_kernel<4, false> },
-    { "ldmatrix.x2", 2, load_matrix_kernel<2, false>, load_matrix_kernel<2, true> },
-    { "ldmatrix.x2.trans", 2, load_matrix_kernel<2, true>, load_matrix_kernel<2, false> },
+    { "ldmatrix.x4", 4, load_matrix_kernel<false>, load_matrix_kernel<true> },
+    { "ldmatrix.x4.trans", 4, load_matrix_kernel<true>, load_matrix_kernel<false> },
 };
 
 } // namespace hs_emu

@@ -86,11 +86,9 @@ static const WgmmaRow wgmma_rows[] = {
                  (wgmma_kernel<Bf16, 64, false, false, true>)),
     HS_WGMMA_ROW("wgmma.m64n128k16 bf16", "bf16", Bf16, 128, hs_bf16_encode,
                  (wgmma_kernel<Bf16, 128, false, false, true>)),
-    HS_WGMMA_ROW("wgmma.m64n192k16 bf16", "bf16", Bf16, 192, hs_bf16_encode, nullptr),
     HS_WGMMA_ROW("wgmma.m64n256k16 bf16", "bf16", Bf16, 256, hs_bf16_encode, nullptr),
     HS_WGMMA_ROW("wgmma.m64n64k16 f16", "f16", F16, 64, hs_f16_encode, (wgmma_kernel<F16, 64, false, false, true>)),
     HS_WGMMA_ROW("wgmma.m64n128k16 f16", "f16", F16, 128, hs_f16_encode, (wgmma_kernel<F16, 128, false, false, true>)),
-    HS_WGMMA_ROW("wgmma.m64n192k16 f16", "f16", F16, 192, hs_f16_encode, nullptr),
     HS_WGMMA_ROW("wgmma.m64n256k16 f16", "f16", F16, 256, hs_f16_encode, nullptr),
 };
 

@@ -9,6 +9,7 @@
 #include <cuda/ptx>
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
+#include <cuda_fp8.h>
 #include <mma.h>
 
 #include <cute/arch/cluster_sm90.hpp>
@@ -119,6 +120,10 @@ TWIN(pack_bf16, *call.out = ptx::pack_bf16(call.x, call.y),
      *call.out = vendor::bits_of(__floats2bfloat162_rn(call.x, call.y)))
 TWIN(pack_f16, *call.out = ptx::pack_f16(call.x, call.y),
      *call.out = vendor::bits_of(__floats2half2_rn(call.x, call.y)))
+TWIN(pack_e4m3, *call.out = ptx::pack_e4m3(call.x, call.y),
+     *call.out = __nv_cvt_float2_to_fp8x2(make_float2(call.x, call.y), __NV_SATFINITE, __NV_E4M3))
+TWIN(pack_e5m2, *call.out = ptx::pack_e5m2(call.x, call.y),
+     *call.out = __nv_cvt_float2_to_fp8x2(make_float2(call.x, call.y), __NV_SATFINITE, __NV_E5M2))
 TWIN(decode_f16, *call.out = __float_as_uint(ptx::decode_f16((uint16_t)call.i)),
      *call.out = __float_as_uint(__half2float(__ushort_as_half((unsigned short)call.i))))
 TWIN(encode_tf32, *call.out = ptx::encode_tf32(call.x),
@@ -166,6 +171,7 @@ TWIN(barrier_sync, ptx::barrier_sync(call.i + 8, call.j),
 TWIN(barrier_arrive, ptx::barrier_arrive(call.i + 8, call.j),
      cutlass::arch::NamedBarrier::arrive((uint32_t)call.j, (uint32_t)call.i))
 TWIN(cluster_sync, ptx::cluster_sync(), __syncwarp(); cute::cluster_arrive(); cute::cluster_wait())
+TWIN(cluster_meet, ptx::cluster_meet(), __syncwarp(); cute::cluster_arrive_relaxed(); cute::cluster_wait())
 TWIN(cluster_rank, *call.out = (uint32_t)ptx::cluster_rank(), *call.out = cute::block_rank_in_cluster())
 TWIN(map_shared, *call.out = ptx::map_shared(at(tile), call.i),
      *call.out = cute::set_block_rank(at(tile), (uint32_t)call.i))

@@ -14,6 +14,7 @@
 #include "kernels/cuda/product/codes.cuh"
 #include "kernels/cuda/toolbox/amax.cuh"
 #include "kernels/cuda/toolbox/launch.cuh"
+#include "kernels/cuda/toolbox/ptx_convert.cuh"
 #include "kernels/cuda/toolbox/rng.cuh"
 #include "kernels/cuda/toolbox/view.cuh"
 
@@ -105,7 +106,7 @@ template <typename X> struct QuantizeParameters {
     int64_t rows, columns;
     CodesOut along, across;
     HsScaleSource source;
-    bool squares, power_of_two, records, rotates, stochastic, vector;
+    bool squares, power_of_two, records, rotates, vector;
     HsRng rng;
 };
 
@@ -194,26 +195,53 @@ struct RunCounts {
     uint32_t saturated, zeroed;
 };
 
-/* first: the element of the tensor that x[0] is; stride: from one to the next. */
-template <HsDtype format, HsScaleGranularity granularity>
-HS_DEVICE RunCodes cast_run(const float (&x)[RUN], float factor, const HsRng *rng, int64_t first, int64_t stride,
-                            int count, RunCounts &counts)
+/* Of a run's elements in the tensor: x[0], and the distance from one to the next. */
+struct RunElements {
+    int64_t first, stride;
+};
+
+/* Codes of two neighbours, a byte each. */
+template <HsDtype format> HS_DEVICE uint32_t nearest_pair(float low, float high)
+{
+    if constexpr (format == HS_E4M3)
+        return ptx::pack_e4m3(low, high);
+    else if constexpr (format == HS_E5M2)
+        return ptx::pack_e5m2(low, high);
+    else
+        return (uint32_t)hs_code_encode(format, low) | (uint32_t)hs_code_encode(format, high) << 8;
+}
+
+template <HsDtype format>
+HS_DEVICE uint32_t stochastic_pair(float low, float high, const HsRng &rng, const RunElements &elements, int i)
+{
+    uint32_t pair = 0;
+#pragma unroll
+    for (int j = 0; j < 2; j++) {
+        const uint64_t element = (uint64_t)(elements.first + (i + j) * elements.stride);
+        const uint32_t random = rng_word(rng_draw(rng, element / 4), (int)(element % 4));
+        pair |= (uint32_t)hs_code_encode_stochastic(format, j == 0 ? low : high, random) << (8 * j);
+    }
+    return pair;
+}
+
+/* Outside the tensor x is 0, which counts as nothing. */
+template <HsDtype format, HsScaleGranularity granularity, bool stochastic>
+HS_DEVICE RunCodes cast_run(const float (&x)[RUN], float factor, const HsRng &rng, const RunElements &elements,
+                            RunCounts &counts)
 {
     RunCodes codes = {};
-    constexpr uint8_t magnitude = format == HS_E2M1 ? 7 : 0x7F;
+    constexpr uint32_t magnitude = format == HS_E2M1 ? 7 : 0x7F;
 #pragma unroll
-    for (int i = 0; i < RUN; i++) {
-        const float scaled = hs_code_scaled(granularity, x[i], factor);
-        uint8_t code;
-        if (rng != nullptr) {
-            const uint64_t element = (uint64_t)(first + i * stride);
-            code = hs_code_encode_stochastic(format, scaled, rng_word(rng_draw(*rng, element / 4), (int)(element % 4)));
-        } else {
-            code = hs_code_encode(format, scaled);
-        }
-        codes.word[i / 4] |= (uint32_t)code << (8 * (i % 4));
-        counts.saturated += i < count && fabsf(scaled) > hs_code_largest(format);
-        counts.zeroed += i < count && x[i] != 0.0f && (code & magnitude) == 0;
+    for (int i = 0; i < RUN; i += 2) {
+        const float low = hs_code_scaled(granularity, x[i], factor),
+                    high = hs_code_scaled(granularity, x[i + 1], factor);
+        const uint32_t pair =
+            stochastic ? stochastic_pair<format>(low, high, rng, elements, i) : nearest_pair<format>(low, high);
+        codes.word[i / 4] |= pair << (8 * (i % 4));
+        counts.saturated += fabsf(low) > hs_code_largest(format);
+        counts.saturated += fabsf(high) > hs_code_largest(format);
+        counts.zeroed += x[i] != 0.0f && (pair & magnitude) == 0;
+        counts.zeroed += x[i + 1] != 0.0f && (pair & magnitude << 8) == 0;
     }
     return codes;
 }
@@ -293,14 +321,13 @@ template <HsScaleGranularity granularity> HS_DEVICE uint32_t block_amax(const fl
 }
 
 /* All codes of one direction of a tile.  Consecutive threads have consecutive runs of a row of codes. */
-template <HsDtype format, HsScaleGranularity granularity, int side, bool turned, typename X>
+template <HsDtype format, HsScaleGranularity granularity, int side, bool stochastic, bool turned, typename X>
 HS_DEVICE void cast_side(const QuantizeParameters<X> &parameters, const CodesOut &out, const CastScale &scale,
                          int64_t top, int64_t left, CastTile<side> tile, RunCounts &counts)
 {
     constexpr int block = granularity == HS_SCALE_BLOCK ? HS_SCALE_BLOCK_ELEMENTS
                           : granularity == HS_SCALE_MX  ? HS_SCALE_MX_ELEMENTS
                                                         : HS_SCALE_NV_ELEMENTS;
-    const HsRng *const rng = parameters.stochastic ? &parameters.rng : nullptr;
     const int64_t rows = turned ? parameters.columns : parameters.rows;
     const int64_t depth = turned ? parameters.rows : parameters.columns;
 #pragma unroll 1
@@ -322,11 +349,10 @@ HS_DEVICE void cast_side(const QuantizeParameters<X> &parameters, const CodesOut
             amax = tile.square[turned ? first / block * (side / block) + line / block
                                       : line / block * (side / block) + first / block];
         const float factor = block_factor<format, granularity>(amax, scale, &block_scale);
-        const int64_t element =
-            turned ? place.k * parameters.columns + place.row : place.row * parameters.columns + place.k;
-        const RunCodes codes =
-            cast_run<format, granularity>(x, factor, rng, parameters.rng.row_offset * parameters.columns + element,
-                                          turned ? parameters.columns : 1, place.count, counts);
+        const int64_t row = parameters.rng.row_offset + (turned ? place.k : place.row);
+        const RunElements elements = { row * parameters.columns + (turned ? place.row : place.k),
+                                       turned ? parameters.columns : 1 };
+        const RunCodes codes = cast_run<format, granularity, stochastic>(x, factor, parameters.rng, elements, counts);
         store_run<format>(out, place, codes);
         if (granularity != HS_SCALE_TENSOR && place.count > 0 && first % block == 0)
             out.block_scales[place.row * out.blocks + place.k / block] = block_scale;
@@ -367,7 +393,7 @@ HS_DEVICE void record(HsScaling *scaling, uint32_t amax, const RunCounts &counts
         atomicAdd(reinterpret_cast<unsigned long long *>(&scaling->zeroed), (unsigned long long)zeroed);
 }
 
-template <HsDtype format, HsScaleGranularity granularity, int side, typename X>
+template <HsDtype format, HsScaleGranularity granularity, int side, bool stochastic, typename X>
 __global__ void __launch_bounds__(THREADS) quantize_kernel(const QuantizeParameters<X> parameters)
 {
     HS_DYNAMIC_SHARED(float, shared);
@@ -390,10 +416,11 @@ __global__ void __launch_bounds__(THREADS) quantize_kernel(const QuantizeParamet
         find_squares<granularity>(tile);
     RunCounts counts = {}, of_across = {};
     if (along)
-        cast_side<format, granularity, side, false>(parameters, parameters.along, scale, top, left, tile, counts);
+        cast_side<format, granularity, side, stochastic, false>(parameters, parameters.along, scale, top, left, tile,
+                                                                counts);
     if (across)
-        cast_side<format, granularity, side, true>(parameters, parameters.across, across_scale, top, left, tile,
-                                                   of_across);
+        cast_side<format, granularity, side, stochastic, true>(parameters, parameters.across, across_scale, top, left,
+                                                               tile, of_across);
     if (!along)
         counts = of_across;
     if (!parameters.records)
@@ -452,28 +479,32 @@ HsStatus launch_amax_pass(const HsContext *context, const HsTensor &x, uint32_t 
 }
 
 template <HsDtype format, HsScaleGranularity granularity, typename X>
-HsStatus launch_cast(HsContext *context, const QuantizeParameters<X> &parameters)
+HsStatus launch_cast(HsContext *context, const QuantizeParameters<X> &parameters, bool stochastic)
 {
     constexpr int side = granularity == HS_SCALE_BLOCK ? 128 : 64;
     const dim3 grid(blocks_for(parameters.columns, side), blocks_for(parameters.rows, side));
-    return hs_launch_after(context, HS_KERNEL((quantize_kernel<format, granularity, side, X>)), grid, dim3(THREADS),
-                           (size_t)CastTile<side>::shared_bytes, parameters);
+    const size_t shared = (size_t)CastTile<side>::shared_bytes;
+    if (stochastic)
+        return hs_launch_after(context, HS_KERNEL((quantize_kernel<format, granularity, side, true, X>)), grid,
+                               dim3(THREADS), shared, parameters);
+    return hs_launch_after(context, HS_KERNEL((quantize_kernel<format, granularity, side, false, X>)), grid,
+                           dim3(THREADS), shared, parameters);
 }
 
 template <typename X>
-HsStatus dispatch_cast(HsContext *context, const HsCodes &one, const QuantizeParameters<X> &parameters)
+HsStatus dispatch_cast(HsContext *context, const HsCodes &one, const QuantizeParameters<X> &parameters, bool stochastic)
 {
     const bool e4m3 = one.format == HS_E4M3;
     if (one.granularity == HS_SCALE_NV)
-        return launch_cast<HS_E2M1, HS_SCALE_NV>(context, parameters);
+        return launch_cast<HS_E2M1, HS_SCALE_NV>(context, parameters, stochastic);
     if (one.granularity == HS_SCALE_TENSOR)
-        return e4m3 ? launch_cast<HS_E4M3, HS_SCALE_TENSOR>(context, parameters)
-                    : launch_cast<HS_E5M2, HS_SCALE_TENSOR>(context, parameters);
+        return e4m3 ? launch_cast<HS_E4M3, HS_SCALE_TENSOR>(context, parameters, stochastic)
+                    : launch_cast<HS_E5M2, HS_SCALE_TENSOR>(context, parameters, stochastic);
     if (one.granularity == HS_SCALE_BLOCK)
-        return e4m3 ? launch_cast<HS_E4M3, HS_SCALE_BLOCK>(context, parameters)
-                    : launch_cast<HS_E5M2, HS_SCALE_BLOCK>(context, parameters);
-    return e4m3 ? launch_cast<HS_E4M3, HS_SCALE_MX>(context, parameters)
-                : launch_cast<HS_E5M2, HS_SCALE_MX>(context, parameters);
+        return e4m3 ? launch_cast<HS_E4M3, HS_SCALE_BLOCK>(context, parameters, stochastic)
+                    : launch_cast<HS_E5M2, HS_SCALE_BLOCK>(context, parameters, stochastic);
+    return e4m3 ? launch_cast<HS_E4M3, HS_SCALE_MX>(context, parameters, stochastic)
+                : launch_cast<HS_E5M2, HS_SCALE_MX>(context, parameters, stochastic);
 }
 
 template <typename X>
@@ -494,10 +525,10 @@ HsStatus run_cast(HsContext *context, const HsQuantizeArgs *args, X x, bool vect
     parameters.power_of_two = args->power_of_two;
     parameters.records = args->records;
     parameters.rotates = args->rotates;
-    parameters.stochastic = args->stochastic;
     parameters.vector = vector;
     parameters.rng = args->rng;
-    return dispatch_cast(context, hs_codes_present(&args->along) ? args->along : args->across, parameters);
+    return dispatch_cast(context, hs_codes_present(&args->along) ? args->along : args->across, parameters,
+                         args->stochastic);
 }
 
 } // namespace

@@ -110,31 +110,6 @@ HS_DEVICE void load_matrix_x4_transposed(uint32_t (&result)[4], uint32_t address
 #endif
 }
 
-/* Lanes 0 to 15 give the addresses. */
-HS_DEVICE void load_matrix_x2(uint32_t (&result)[2], uint32_t address)
-{
-#ifdef HS_EMU
-    emulated_load_matrix(result, 2, false, address);
-#else
-    asm volatile("ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%0,%1}, [%2];"
-                 : "=r"(result[0]), "=r"(result[1])
-                 : "r"(address)
-                 : "memory");
-#endif
-}
-
-HS_DEVICE void load_matrix_x2_transposed(uint32_t (&result)[2], uint32_t address)
-{
-#ifdef HS_EMU
-    emulated_load_matrix(result, 2, true, address);
-#else
-    asm volatile("ldmatrix.sync.aligned.m8n8.x2.trans.shared.b16 {%0,%1}, [%2];"
-                 : "=r"(result[0]), "=r"(result[1])
-                 : "r"(address)
-                 : "memory");
-#endif
-}
-
 } // namespace ptx
 } // namespace HS_CUDA_NAMESPACE
 

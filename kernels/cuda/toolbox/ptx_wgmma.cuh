@@ -94,13 +94,12 @@ template <typename Element> static constexpr bool is_f16 = false;
 template <> inline constexpr bool is_f16<F16> = true;
 
 #ifndef HS_EMU
-/* Operand lists for 32, 64, 96 and 128 registers of sums. */
+/* Operand lists for 32, 64 and 128 registers of sums. */
 #define HS_SUMS_8(i)                                                                                            \
     "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3]), "+f"(d[i + 4]), "+f"(d[i + 5]), "+f"(d[i + 6]), \
         "+f"(d[i + 7])
 #define HS_SUMS_32(i)  HS_SUMS_8(i), HS_SUMS_8(i + 8), HS_SUMS_8(i + 16), HS_SUMS_8(i + 24)
 #define HS_SUMS_64(i)  HS_SUMS_32(i), HS_SUMS_32(i + 32)
-#define HS_SUMS_96(i)  HS_SUMS_64(i), HS_SUMS_32(i + 64)
 #define HS_SUMS_128(i) HS_SUMS_64(i), HS_SUMS_64(i + 64)
 #define HS_PLACES_32                                                                                                 \
     "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, " \
@@ -108,12 +107,11 @@ template <> inline constexpr bool is_f16<F16> = true;
 #define HS_PLACES_64                                                                                                 \
     HS_PLACES_32 ", %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, %48, %49, %50, " \
                  "%51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
-#define HS_PLACES_96                                                                                                 \
+#define HS_PLACES_128                                                                                                \
     HS_PLACES_64 ", %64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, %80, %81, %82, " \
-                 "%83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95"
-#define HS_PLACES_128                                                                                             \
-    HS_PLACES_96 ", %96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111, " \
-                 "%112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127"
+                 "%83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95, %96, %97, %98, %99, %100, %101, " \
+                 "%102, %103, %104, %105, %106, %107, %108, %109, %110, %111, %112, %113, %114, %115, %116, %117, "  \
+                 "%118, %119, %120, %121, %122, %123, %124, %125, %126, %127"
 
 /* One instruction; a0 ... are the numbers of the places after the sums. */
 #define HS_WGMMA(columns, type, sums, a0, a1, a2, a3, a4)                                                    \
@@ -142,11 +140,6 @@ template <> inline constexpr bool is_f16<F16> = true;
     HS_DEVICE void wgmma_issue(Element, float(&d)[64], uint64_t a, uint64_t b, bool add)            \
     {                                                                                               \
         HS_SM90A(HS_WGMMA(128, type, 64, "64", "65", "66", "67", "68"));                            \
-    }                                                                                               \
-    template <int a_transposed, int b_transposed>                                                   \
-    HS_DEVICE void wgmma_issue(Element, float(&d)[96], uint64_t a, uint64_t b, bool add)            \
-    {                                                                                               \
-        HS_SM90A(HS_WGMMA(192, type, 96, "96", "97", "98", "99", "100"));                           \
     }                                                                                               \
     template <int a_transposed, int b_transposed>                                                   \
     HS_DEVICE void wgmma_issue(Element, float(&d)[128], uint64_t a, uint64_t b, bool add)           \
@@ -187,7 +180,7 @@ HS_WGMMA_FP8_OVERLOADS(E4m3, E4m3, "e4m3.e4m3")
 HS_WGMMA_FP8_OVERLOADS(E5m2, E4m3, "e5m2.e4m3")
 #endif
 
-/* d = a b, or += where `add`; N = 2 count: 64, 128, 192, 256.  transposed: outer-major, else K-major. */
+/* d = a b, or += where `add`; N = 2 count: 64, 128, 256.  transposed: outer-major, else K-major. */
 template <typename Element, bool a_transposed, bool b_transposed, int count>
 HS_DEVICE void wgmma(float (&d)[count], uint64_t a, uint64_t b, bool add)
 {

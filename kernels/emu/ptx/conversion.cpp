@@ -9,6 +9,7 @@
 
 extern "C" {
 #include "kernels/base/dtype.h"
+#include "kernels/base/scaled_formats.h"
 }
 
 namespace hs_emu
@@ -50,6 +51,15 @@ namespace
         text, [](Frame &frame, const Op &op) {                                                  \
             const float a = get<float>(frame, op.slots[1]), b = get<float>(frame, op.slots[2]); \
             set<uint32_t>(frame, op.slots[0], (uint32_t)encode(b) | (uint32_t)encode(a) << 16); \
+        }                                                                                       \
+    }
+
+/* Likewise to bytes. */
+#define CODES(text, encode)                                                                     \
+    {                                                                                           \
+        text, [](Frame &frame, const Op &op) {                                                  \
+            const float a = get<float>(frame, op.slots[1]), b = get<float>(frame, op.slots[2]); \
+            set<uint16_t>(frame, op.slots[0], (uint16_t)(encode(b) | encode(a) << 8));          \
         }                                                                                       \
     }
 
@@ -106,6 +116,8 @@ const std::unordered_map<std::string, Run> &table()
         CONVERT("cvt.rna.tf32.f32", uint32_t, float, tf32_of(a)),
         PAIR("cvt.rn.bf16x2.f32", bf16_of),
         PAIR("cvt.rn.f16x2.f32", f16_of),
+        CODES("cvt.rn.satfinite.e4m3x2.f32", hs_e4m3_encode_saturate),
+        CODES("cvt.rn.satfinite.e5m2x2.f32", hs_e5m2_encode_saturate),
     };
     return rows;
 }
