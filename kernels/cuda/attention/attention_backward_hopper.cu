@@ -288,10 +288,11 @@ HS_DEVICE void mark_dropped(float (&probability)[count], const Dropout &dropout,
 }
 
 /* dP^T of 64 queries becomes dS^T. */
+template <bool drops>
 HS_DEVICE void score_gradients(float *gradient, const float *probability, const unsigned char *statistics,
                                const Dropout &dropout)
 {
-    if (dropout.threshold != 0) {
+    if constexpr (drops) {
 #pragma unroll
         for (int i = 0; i < 32; i++)
             gradient[i] = probability[i] < 0.0f ? 0.0f : gradient[i] * dropout.factor;
@@ -301,19 +302,21 @@ HS_DEVICE void score_gradients(float *gradient, const float *probability, const 
         const Pack<float, 4> query = statistics_of(statistics, j);
 #pragma unroll
         for (int i = 0; i < 4; i++)
-            gradient[4 * j + i] = fabsf(probability[4 * j + i]) * (gradient[4 * j + i] - query.value[i % 2 * 2 + 1]);
+            gradient[4 * j + i] = (drops ? fabsf(probability[4 * j + i]) : probability[4 * j + i]) *
+                                  (gradient[4 * j + i] - query.value[i % 2 * 2 + 1]);
     }
 }
 
 /* (F P)^T of 64 queries without the factor 1 / (1 - p), rounded. */
-template <typename T> HS_DEVICE void round_kept(uint32_t (&weights)[4][4], const float *probability)
+template <typename T, bool drops> HS_DEVICE void round_kept(uint32_t (&weights)[4][4], const float *probability)
 {
 #pragma unroll
     for (int k = 0; k < 4; k++)
 #pragma unroll
-        for (int i = 0; i < 4; i++)
-            weights[k][i] =
-                pack_pair<T>(fmaxf(probability[8 * k + 2 * i], 0.0f), fmaxf(probability[8 * k + 2 * i + 1], 0.0f));
+        for (int i = 0; i < 4; i++) {
+            const float low = probability[8 * k + 2 * i], high = probability[8 * k + 2 * i + 1];
+            weights[k][i] = drops ? pack_pair<T>(fmaxf(low, 0.0f), fmaxf(high, 0.0f)) : pack_pair<T>(low, high);
+        }
 }
 
 /* A warp's 16 keys of dS^T to shared memory: boxes of 64 queries, a line for each key, swizzled as tensor copies do.
@@ -427,7 +430,7 @@ HS_DEVICE void send_results(const float (&dvalue)[Shape::width / 2], const float
 }
 
 /* P^T of a step, from S^T.  The state of dropout is read anew each time: registers are for products. */
-template <typename Shape>
+template <typename Shape, bool drops>
 HS_DEVICE void step_probabilities(float (&probability)[Shape::step / 2], const Attention &attention,
                                   const GradientWork &work, const GradientSteps<Shape> &at,
                                   const unsigned char *statistics, const unsigned char *shared)
@@ -437,7 +440,7 @@ HS_DEVICE void step_probabilities(float (&probability)[Shape::step / 2], const A
               warp_key = consumer_key + thread % 128 / WARP_SIZE * 16;
     transposed_probabilities(probability, statistics, attention.scale_log2, query < consumer_key + 63,
                              query - warp_key - thread % WARP_SIZE / 4);
-    if (attention.dropout.threshold != 0) {
+    if constexpr (drops) {
         const Dropout dropout = *reinterpret_cast<const Dropout *>(shared + Shape::dropout);
         mark_dropped(probability, dropout,
                      dropout_head(dropout, (int64_t)work.sequence * attention.length, attention.heads, at.head,
@@ -447,7 +450,7 @@ HS_DEVICE void step_probabilities(float (&probability)[Shape::step / 2], const A
 }
 
 /* A step of a consumer.  first: of a ticket, without a part of dQ from the step before. */
-template <typename T, typename Shape, bool first>
+template <typename T, typename Shape, bool drops, bool first>
 HS_DEVICE void gradient_step(float (&dkey)[Shape::width / 2], float (&dvalue)[Shape::width / 2],
                              const Attention &attention, const GradientWork &work, const GradientSteps<Shape> &at,
                              ConsumerCount<Shape> &count, unsigned char *shared)
@@ -474,7 +477,7 @@ HS_DEVICE void gradient_step(float (&dkey)[Shape::width / 2], float (&dvalue)[Sh
     ptx::barrier_arrive(TURN_BARRIER + 1 - consumer, 128 * GRADIENT_CONSUMERS);
     ptx::wgmma_wait<1>();
     ptx::wgmma_settle(probability);
-    step_probabilities<Shape>(probability, attention, work, at, statistics, shared);
+    step_probabilities<Shape, drops>(probability, attention, work, at, statistics, shared);
     /* By 64 queries: rounded probabilities of all of them, with what dS^T is made of, would be too many registers. */
     uint32_t kept[step / 64][4][4], rounded[step / 16][4];
 #pragma unroll
@@ -483,7 +486,7 @@ HS_DEVICE void gradient_step(float (&dkey)[Shape::width / 2], float (&dvalue)[Sh
             ptx::wgmma_wait<0>(); /* two such products at once, ptxas finds, are too many registers as well */
             ptx::wgmma_settle(dvalue);
         }
-        round_kept<T>(kept[part], probability + 32 * part);
+        round_kept<T, drops>(kept[part], probability + 32 * part);
         ptx::wgmma_fence();
         begin_weights<T, HeadTile<Shape::width, 64>>(dvalue, kept[part], douts + part * 64 * HEAD_LINE, true);
         ptx::wgmma_commit();
@@ -491,8 +494,8 @@ HS_DEVICE void gradient_step(float (&dkey)[Shape::width / 2], float (&dvalue)[Sh
             ptx::wgmma_wait<1>(); /* for dP^T */
             ptx::wgmma_settle(gradient);
         }
-        score_gradients(gradient + 32 * part, probability + 32 * part,
-                        statistics + part * 64 * (int)sizeof(QueryStatistics), attention.dropout);
+        score_gradients<drops>(gradient + 32 * part, probability + 32 * part,
+                               statistics + part * 64 * (int)sizeof(QueryStatistics), attention.dropout);
     }
     round_sums<T>(rounded, gradient); /* in place of the floats */
     if (at.left == 1)
@@ -522,7 +525,7 @@ HS_DEVICE void gradient_step(float (&dkey)[Shape::width / 2], float (&dvalue)[Sh
 }
 
 /* A warpgroup of consumers. */
-template <typename T, typename Shape>
+template <typename T, typename Shape, bool drops>
 HS_DEVICE void consume_gradient_tiles(const GradientParameters &parameters, unsigned char *shared)
 {
     constexpr int width = Shape::width;
@@ -543,10 +546,10 @@ HS_DEVICE void consume_gradient_tiles(const GradientParameters &parameters, unsi
             dkey[i] = dvalue[i] = 0.0f;
         wait_full<Shape::value_buffers>(base + Shape::values_full, count.tickets);
         GradientSteps<Shape> at(parameters, work);
-        gradient_step<T, Shape, true>(dkey, dvalue, attention, work, at, count, shared);
+        gradient_step<T, Shape, drops, true>(dkey, dvalue, attention, work, at, count, shared);
 #pragma unroll 1
         for (at.next(parameters, work); at.left > 0; at.next(parameters, work))
-            gradient_step<T, Shape, false>(dkey, dvalue, attention, work, at, count, shared);
+            gradient_step<T, Shape, drops, false>(dkey, dvalue, attention, work, at, count, shared);
 
         float part[32];
         begin_query_part_of<T, Shape>(part, count.steps - 1, count.tickets, base);
@@ -561,7 +564,7 @@ HS_DEVICE void consume_gradient_tiles(const GradientParameters &parameters, unsi
         ptx::barrier_sync(TURN_BARRIER, 128 * GRADIENT_CONSUMERS); /* the turn that no consumer takes */
 }
 
-template <typename T, typename Shape>
+template <typename T, typename Shape, bool drops>
 __global__ void __launch_bounds__(GRADIENT_THREADS, 1)
     attention_backward_hopper_kernel(const __grid_constant__ GradientParameters parameters)
 {
@@ -588,11 +591,12 @@ __global__ void __launch_bounds__(GRADIENT_THREADS, 1)
         }
         ptx::mbarrier_init(base + Shape::parts_full, consumer_warps);
         ptx::mbarrier_init(base + Shape::parts_empty, 1);
-        Dropout *const dropout = reinterpret_cast<Dropout *>(shared + Shape::dropout);
-        *dropout = parameters.attention.dropout;
-        if (dropout->threshold != 0)
+        if constexpr (drops) {
+            Dropout *const dropout = reinterpret_cast<Dropout *>(shared + Shape::dropout);
+            *dropout = parameters.attention.dropout;
             ptx::wait_for_kernel_before(); /* the step's number is in device memory */
-        fix_step(*dropout);
+            fix_step(*dropout);
+        }
         ptx::fence_mbarrier_init();
     }
     __syncthreads();
@@ -605,7 +609,7 @@ __global__ void __launch_bounds__(GRADIENT_THREADS, 1)
             take_results<Shape>(parameters, shared);
     } else {
         ptx::more_registers<GRADIENT_CONSUMER_REGISTERS>();
-        consume_gradient_tiles<T, Shape>(parameters, shared);
+        consume_gradient_tiles<T, Shape, drops>(parameters, shared);
     }
 }
 
@@ -649,8 +653,13 @@ HsStatus launch(HsContext *context, const Attention &attention, const BackwardTe
     const int most = limits_of(context).multiprocessors;
     parameters.late_heads = late_heads(attention.batch * attention.kv_heads, parameters.key_blocks, most);
     parameters.early_heads = attention.batch * attention.kv_heads - parameters.late_heads;
-    HS_TRY(hs_launch_after(context, HS_KERNEL((attention_backward_hopper_kernel<T, Shape>)), dim3(min(works, most)),
-                           dim3(GRADIENT_THREADS), (size_t)Shape::shared_bytes, parameters));
+    const dim3 grid(min(works, most)), block(GRADIENT_THREADS);
+    if (attention.dropout.threshold != 0)
+        HS_TRY(hs_launch_after(context, HS_KERNEL((attention_backward_hopper_kernel<T, Shape, true>)), grid, block,
+                               (size_t)Shape::shared_bytes, parameters));
+    else
+        HS_TRY(hs_launch_after(context, HS_KERNEL((attention_backward_hopper_kernel<T, Shape, false>)), grid, block,
+                               (size_t)Shape::shared_bytes, parameters));
     return attention_backward_finish_queries(context, attention, tensors.dqkv, reinterpret_cast<const float *>(sums),
                                              workspace.query_tiles);
 }
