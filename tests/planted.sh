@@ -228,14 +228,21 @@ plant 'epilogue: the bias of the part before' $unit matmul_hopper_epilogue.cuh \
 plant 'epilogue: GELU of what is not stored' $unit matmul_hopper_epilogue.cuh 'activate<f>(as_stored(pre, values[i]))' \
     'activate<f>(values[i])'
 plant 'epilogue: pre is not stored' $unit matmul_hopper_epilogue.cuh \
-    'store_part(staging, &output.pre, matmul.pre.dtype, values, false, place);' '(void)0;'
+    'store_part(output, staging, matmul.pre, &output.pre, values, false, place);' '(void)0;'
 plant 'epilogue: sums are stored, not added' $unit matmul_hopper_epilogue.cuh 'matmul.accumulate || staging.adds()' \
     'staging.adds()'
 plant 'epilogue: pairs change places' $unit matmul_hopper_epilogue.cuh \
     'pack_pair<T>(blocks[j * 4], blocks[j * 4 + 1])' 'pack_pair<T>(blocks[j * 4 + 1], blocks[j * 4])'
 plant 'epilogue: odd lines of f32 as even ones' $unit matmul_hopper_epilogue.cuh 'blocks[(j ^ 2) * 4 + i]' 'blocks[j * 4 + i]'
+plant 'epilogue: lines are read before all lanes have written' $unit matmul_hopper_epilogue.cuh \
+    $'__syncwarp();\n        if (!copied)' 'if (!copied)'
+plant 'epilogue: lines four to seven as the first' $unit matmul_hopper_epilogue.cuh 'from ^ i % 2 * 64' 'from'
+plant 'epilogue: lines behind the last row' $unit matmul_hopper_epilogue.cuh 'if (i * step < rows)' 'if (rows > 0)'
+plant 'epilogue: lines of pre by the lines of c' $unit matmul_hopper_epilogue.cuh \
+    'static_cast<T *>(view.data)' 'static_cast<T *>(output.matmul.c.data)'
 plant 'epilogue: all slices in one place' $unit matmul_hopper_epilogue.cuh \
-    'ptx::store_tile(source, map, column, place.row, place.slice);' 'ptx::store_tile(source, map, column, place.row, 0);'
+    'ptx::store_tile(source, map, place.column, place.row, place.slice);' \
+    'ptx::store_tile(source, map, place.column, place.row, 0);'
 plant 'epilogue, direct: one part everywhere' $unit matmul_hopper_epilogue.cuh \
     $'place.row,\n                                             place.column + part * HopperStaging::columns);' \
     $'place.row,\n                                             place.column);'
@@ -278,7 +285,7 @@ plant 'inputs: rows of the first consumer' $unit $header '% (Tile::rows / 16) * 
 plant 'inputs: odd lines of f32 as even ones' $unit matmul_hopper_epilogue.cuh 'odd ? found[i ^ 8] : found[i]' 'found[i]'
 plant 'inputs: halves of 16 bits change places' $unit matmul_hopper_epilogue.cuh '((half * 4 + j) * 16)' \
     '(((half ^ 1) * 4 + j) * 16)'
-plant 'inputs: c by the derivative too' $unit matmul_hopper_epilogue.cuh 'input == 0 && matmul.epilogue' 'matmul.epilogue'
+plant 'inputs: c by the derivative too' $unit matmul_hopper_epilogue.cuh 'input == 0 && hs_epilogue' 'hs_epilogue'
 plant 'inputs: several with more than a part each' $unit matmul_hopper_launch.cuh 'output->input_count > 0 ? 1 : lines' 'lines'
 
 work_header=matmul_hopper_work.cuh

@@ -56,6 +56,13 @@ says err "emulated has 8.0: leave it out"
 expect 0 env HALFSTEP_MULTIPROCESSORS=132 "$trainer" --config emu.yaml out_dir=large
 says err "laid out for 132 multiprocessors instead of 4"
 near all large bf16
+# How Hopper's products store changes no bit of a training.
+expect 0 env HALFSTEP_MULTIPROCESSORS=132 HALFSTEP_HOPPER_STORES=copies "$trainer" --config emu.yaml out_dir=copies
+bits large >large.bits
+bits copies >copies.bits
+same large.bits copies.bits
+expect 2 env HALFSTEP_HOPPER_STORES=some "$trainer" --config emu.yaml out_dir=refused
+says err "HALFSTEP_HOPPER_STORES=some: say lines or copies"
 expect 2 env HALFSTEP_MULTIPROCESSORS=0 "$trainer" --config emu.yaml out_dir=refused
 says err "HALFSTEP_MULTIPROCESSORS=0: give a number from 1 to 4096"
 finish

@@ -332,14 +332,24 @@ HsStatus check_driver(int index)
     return HS_OK;
 }
 
+/* The clock that predictions and datasheets have: the boost clock of a card that is known, which a card may exceed while
+ * little of it works.  multiprocessors: the GPU's own. */
+double nominal_clock(int capability, int multiprocessors, double highest)
+{
+    for (int i = 0; i < hs_card_count; i++)
+        if (hs_cards[i].compute_capability == capability && hs_cards[i].multiprocessors == multiprocessors)
+            return 1e9 * hs_cards[i].clock_ghz;
+    return highest;
+}
+
 /* Nominal rates; memory moves data twice a clock. */
-HsStatus read_rates(int index, DeviceLimits *limits)
+HsStatus read_rates(int index, int multiprocessors, DeviceLimits *limits)
 {
     int clock_khz = 0, memory_khz = 0, width_bits = 0;
     HS_TRY(check(cudaDeviceGetAttribute(&clock_khz, cudaDevAttrClockRate, index), "reading the GPU's clock"));
     HS_TRY(check(cudaDeviceGetAttribute(&memory_khz, cudaDevAttrMemoryClockRate, index), "reading its memory's clock"));
     HS_TRY(check(cudaDeviceGetAttribute(&width_bits, cudaDevAttrGlobalMemoryBusWidth, index), "reading its bus"));
-    limits->clock_hz = 1e3 * clock_khz;
+    limits->clock_hz = nominal_clock(limits->compute_capability, multiprocessors, 1e3 * clock_khz);
     limits->bytes_per_second = 2.0 * 1e3 * memory_khz * width_bits / 8.0;
     return HS_OK;
 }
@@ -357,6 +367,16 @@ HsStatus lay_out(int multiprocessors, DeviceLimits *limits)
     if (end == text || *end != '\0' || wanted < 1 || wanted > most)
         return hs_fail(HS_ECONFIG, "HALFSTEP_MULTIPROCESSORS=%.40s: give a number from 1 to %d", text, most);
     limits->multiprocessors = (int)wanted;
+    return HS_OK;
+}
+
+/* For measurements: what matmul_hopper_epilogue.cuh says of both ways. */
+HsStatus choose_stores(DeviceLimits *limits)
+{
+    const char *const text = getenv("HALFSTEP_HOPPER_STORES");
+    limits->hopper_copies = text != nullptr && strcmp(text, "copies") == 0;
+    if (text != nullptr && !limits->hopper_copies && strcmp(text, "lines") != 0)
+        return hs_fail(HS_ECONFIG, "HALFSTEP_HOPPER_STORES=%.40s: say lines or copies", text);
     return HS_OK;
 }
 
@@ -390,7 +410,8 @@ HsStatus read_properties(HsDevice *device, Implementation *implementation)
     HS_TRY(lay_out(properties.multiProcessorCount, &limits));
     limits.block_shared_bytes = properties.sharedMemPerBlockOptin;
     limits.multiprocessor_shared_bytes = properties.sharedMemPerMultiprocessor;
-    HS_TRY(read_rates(index, &limits));
+    HS_TRY(read_rates(index, properties.multiProcessorCount, &limits));
+    HS_TRY(choose_stores(&limits));
     if (implementation->options.card != nullptr)
         play_card(*implementation->options.card, &limits);
     HS_TRY(allow_hopper(implementation->options.hopper, &limits));

@@ -13,12 +13,13 @@ namespace HS_CUDA_NAMESPACE
 /* Limits of the GPU, read once. */
 struct DeviceLimits {
     char name[64];
-    double clock_hz, bytes_per_second; /* nominal: of the multiprocessors at their highest clock, of the memory */
+    double clock_hz, bytes_per_second; /* nominal: of the multiprocessors (a known card's boost clock), of the memory */
     int multiprocessors;               /* that work is laid out for: the GPU's own, or HALFSTEP_MULTIPROCESSORS */
     int compute_capability;            /* 80, 86, 89, 90 ... */
     size_t block_shared_bytes;         /* most dynamic shared memory of a block, opted in */
     size_t multiprocessor_shared_bytes;
     bool hopper_products, hopper_attention; /* the kernels for sm_90a serve these */
+    bool hopper_copies;                     /* HALFSTEP_HOPPER_STORES=copies: their products store by tensor copies */
 };
 
 /* As that card would be found, but for its memory and for what Hopper's kernels serve. */

@@ -22,8 +22,9 @@ HsStatus launch_tile(HsContext *context, const MatmulParameters &given, const Fp
     parameters.scales = scales;
     HS_TRY(map_operand(given.a, HS_BF16, given.depth, Tile::rows, &product.a));
     HS_TRY(map_operand(given.b, HS_BF16, given.depth, Tile::columns / HOPPER_CLUSTER, &product.b));
-    HS_TRY(describe_output(given.output, slices, Tile::rows, Tile::input_lines, &product.output));
-    const int most = clusters_at_once(limits_of(context).multiprocessors);
+    const DeviceLimits &limits = limits_of(context);
+    HS_TRY(describe_output(limits, given, slices, Tile::rows, Tile::input_lines, &product.output));
+    const int most = clusters_at_once(limits.multiprocessors);
     const int clusters = deal_tiles(given, Tile::rows, Tile::columns, slices, most, &product.deal);
     return hs_launch_clusters_after(context, HS_KERNEL((matmul_fp8_hopper_kernel<A, Tile, sum>)), HOPPER_CLUSTER,
                                     dim3((unsigned)(clusters * HOPPER_CLUSTER)), dim3(HOPPER_THREADS),

@@ -220,7 +220,7 @@ __global__ void __launch_bounds__(HOPPER_THREADS, 1)
     const int rank = ptx::cluster_rank(), warpgroup = (int)threadIdx.x / 128;
     if (threadIdx.x == 0)
         hopper_begin(product, ring, sum == FP8_BLOCKS ? 3 : 1, 0);
-    ptx::cluster_sync();
+    ptx::cluster_meet(); /* the fence behind its mbarriers releases them */
     begin_after_kernel_before();
     hopper_draw_number(product.deal, shared + Tile::number_offset, rank);
 
@@ -234,10 +234,10 @@ __global__ void __launch_bounds__(HOPPER_THREADS, 1)
                 fp8_fill_scales<Tile>(parameters, ring, shared, rank);
     } else {
         ptx::more_registers<Fp8Tile<Tile>::consumer_registers>();
-        hopper_consume<Tile>(product, ring, shared, rank, warpgroup - 1,
+        hopper_consume<Tile>(product, ring, shared, warpgroup - 1,
                              Fp8Products<A, Tile, sum>::make(ring, shared, parameters.scales));
     }
-    ptx::cluster_sync(); /* no block leaves while others may still arrive at its mbarriers */
+    ptx::cluster_meet(); /* no block leaves while others may still arrive at its mbarriers */
 }
 
 } // namespace HS_CUDA_NAMESPACE

@@ -17,8 +17,9 @@ HsStatus launch_tile(HsContext *context, const MatmulParameters &given, HsDtype 
     HopperParameters parameters = {};
     HS_TRY(map_operand(given.a, dtype, given.depth, Tile::rows, &parameters.a));
     HS_TRY(map_operand(given.b, dtype, given.depth, Tile::columns / HOPPER_CLUSTER, &parameters.b));
-    HS_TRY(describe_output(given.output, slices, Tile::rows, Tile::input_lines, &parameters.output));
-    const int most = clusters_at_once(limits_of(context).multiprocessors);
+    const DeviceLimits &limits = limits_of(context);
+    HS_TRY(describe_output(limits, given, slices, Tile::rows, Tile::input_lines, &parameters.output));
+    const int most = clusters_at_once(limits.multiprocessors);
     const int clusters = deal_tiles(given, Tile::rows, Tile::columns, slices, most, &parameters.deal);
     const dim3 grid((unsigned)(clusters * HOPPER_CLUSTER));
 #define HS_LAUNCH(a_contiguous, b_contiguous)                                                                       \

@@ -190,15 +190,18 @@ template <typename Multiply, typename Tile> struct HopperProducts {
     __device__ __forceinline__ void run(const HopperWork &work, RingPlace<Tile::stages> &place, int box,
                                         float (&sums)[Tile::columns / 2], const Release &release, const Lead &lead)
     {
-        before = 0;
-        for (int step = 0; step < work.steps; step++, place.next()) {
+        /* The first by itself: that it adds to nothing has to be seen, or the last tile's sums stay in their registers. */
+        lead(0);
+        ptx::mbarrier_wait(ring.full(place.stage), place.parity);
+        Multiply::issue(ring, place.stage, box, sums, false);
+        before = place.stage;
+        place.next();
+        for (int step = 1; step < work.steps; step++, place.next()) {
             lead(step);
             ptx::mbarrier_wait(ring.full(place.stage), place.parity);
-            Multiply::issue(ring, place.stage, box, sums, step > 0);
-            if (step > 0) {
-                ptx::wgmma_wait<1>();
-                release(before);
-            }
+            Multiply::issue(ring, place.stage, box, sums, true);
+            ptx::wgmma_wait<1>();
+            release(before);
             before = place.stage;
         }
     }
@@ -309,7 +312,7 @@ HS_DEVICE void hopper_begin(const HopperParameters &parameters, const HopperRing
 /* A consumer: all its tiles, from full stages to c.  Products: HopperProducts, or what takes its place. */
 template <typename Tile, typename Products>
 HS_DEVICE void hopper_consume(const HopperParameters &parameters, const HopperRing<Tile> &ring, unsigned char *shared,
-                              int rank, int consumer, Products products)
+                              int consumer, Products products)
 {
     const int box = Tile::shared ? consumer : 0;
     const HopperOutput &output = parameters.output;
@@ -348,11 +351,11 @@ HS_DEVICE void hopper_consume(const HopperParameters &parameters, const HopperRi
         }
         if (!Tile::shared && item > 0)
             ptx::barrier_sync(HOPPER_TURN_BARRIER + consumer, 128 * HOPPER_CONSUMERS);
-        const int warp = ptx::thread_anew() / WARP_SIZE % 4;
+        const int warp = ptx::thread_anew() / WARP_SIZE % 4, rank = ptx::cluster_rank();
         const int row = (work.position.row * HOPPER_CLUSTER + rank) * Tile::rows + box * 64 + warp * 16;
         staging.note(hopper_turn(parameters.deal, work, rank * (Tile::rows / 16) + box * 4 + warp));
         const HopperPlace origin = { work.position.column * Tile::columns, row, work.slice };
-        if (!output.tensor_copies || output.input_count > 0)
+        if (!output.by_lines || output.input_count > 0)
             prefetch_inputs(output.matmul, origin, Tile::columns);
         if (Tile::shared && work.steps >= Tile::stages && consumer == 1)
             ptx::barrier_sync(HOPPER_LAG_BARRIER, 128 * HOPPER_CONSUMERS);
@@ -364,7 +367,7 @@ HS_DEVICE void hopper_consume(const HopperParameters &parameters, const HopperRi
         if (inputs == 0)
             pass_turn(item);
         HopperBias bias = {};
-        if (output.tensor_copies && output.matmul.bias != NULL)
+        if (output.by_lines)
             bias.load(output.matmul, origin.column);
         products.finish(sums, release);
         if (!Tile::shared && inputs > 0 && inputs <= Tile::stages) {
@@ -373,7 +376,7 @@ HS_DEVICE void hopper_consume(const HopperParameters &parameters, const HopperRi
                 ptx::mbarrier_wait(ring.full(ahead.stage), ahead.parity);
             pass_turn(item);
         }
-        if (output.tensor_copies)
+        if (output.by_lines)
             store_sums<Tile::columns>(output, sums, bias, staging, origin, Tile::line_bytes, wait_input, input_done);
         else if (parameters.deal.slices > 1)
             write_sums<Tile::columns>(output.matmul, sums, origin);
@@ -396,7 +399,7 @@ __global__ void __launch_bounds__(HOPPER_THREADS, 1)
     const int summing_warps = !a_contiguous && parameters.output.matmul.row_sums != NULL ? Tile::rows / 64 : 0;
     if (threadIdx.x == 0)
         hopper_begin(parameters, ring, 1, summing_warps);
-    ptx::cluster_sync();
+    ptx::cluster_meet(); /* the fence behind its mbarriers releases them */
     begin_after_kernel_before();
     unsigned char *const number_place = shared + Tile::number_offset;
     hopper_draw_number(parameters.deal, number_place, rank);
@@ -411,9 +414,9 @@ __global__ void __launch_bounds__(HOPPER_THREADS, 1)
     } else {
         ptx::more_registers<HOPPER_CONSUMER_REGISTERS>();
         typedef HopperMultiply<Element, Tile, a_contiguous, b_contiguous> Multiply;
-        hopper_consume<Tile>(parameters, ring, shared, rank, warpgroup - 1, HopperProducts<Multiply, Tile>{ ring, 0 });
+        hopper_consume<Tile>(parameters, ring, shared, warpgroup - 1, HopperProducts<Multiply, Tile>{ ring, 0 });
     }
-    ptx::cluster_sync(); /* no block leaves while others may still arrive at its mbarriers */
+    ptx::cluster_meet(); /* no block leaves while others may still arrive at its mbarriers */
 }
 
 } // namespace HS_CUDA_NAMESPACE

@@ -3,14 +3,20 @@
  * How a Hopper product leaves the registers.  Each consumer warp has its own 16 rows of sums and 4 KiB of staging, so
  * that warps wait for no other warp.  There are two ways, and the launch decides which:
  *
- * By tensor copies, where every tensor of c's shape has an address and rows of multiples of 16 bytes.  The epilogue is
- * done in registers, a part of 64 columns at a time; finished elements go to one of two buffers of 16 lines of 128
- * bytes, and one lane has the buffer stored.  A buffer is waited for only before it is written again, so that the last
- * stores of a tile run during the next tile's products:
+ * By lines, where every tensor of c's shape has an address and rows of multiples of 16 bytes.  The epilogue is done in
+ * registers, a part of 64 columns at a time; finished elements go to one of two buffers of 16 lines of 128 bytes, and
+ * whole lines leave it in one of two ways.  By the warp itself: eight lanes store a line, 16 bytes each, and nothing is
+ * waited for.  By a tensor copy, where sums are added to c or clusters share tiles: a buffer is then waited for before
+ * it is written again, so that the last copies of a tile run during the next tile's products:
  *
- *     lane 0: until the store before the last has read its buffer      warp barrier
+ *     lane 0: until the copy before the last has read its buffer       warp barrier
  *     all:    write the buffer, fence_shared_to_async                  warp barrier
- *     lane 0: store the buffer, close the group                        the other buffer is next
+ *     lane 0: copy the buffer, close the group                         the other buffer is next
+ *
+ * Why not always so?  Tensor copies are served in turn, and those of the next tile's operands, four stages of them, are
+ * in the queue by then.  An H200 took 6.7 us longer for each tile of 256 x 256, whether c had 2 bytes an element or 4,
+ * than its products take (bench/results/nvidia-h200/blocks.md: half of the time of a forward product with k = 768), when
+ * all stores were copies.  That the queue is why is an inference; HALFSTEP_HOPPER_STORES=copies has them as they were.
  *
  * What is read (the pre-activation of a gradient, a residual, a 16-bit c that accumulates) comes through the ring:
  * behind the tile's steps of k the producer fills stages with parts of these tensors, as lines of 128 bytes like an
@@ -58,7 +64,8 @@ struct HopperOutput {
     HsDtype input_dtypes[HOPPER_MOST_INPUTS];
     int input_count, stage_parts;
     MatmulOutput matmul;
-    bool tensor_copies;
+    bool by_lines; /* else directly */
+    bool copied;   /* lines leave by tensor copies */
 };
 
 /* Parts of a tile that lie in c; the tile begins at `column`. */
@@ -250,43 +257,81 @@ struct HopperPlace {
     int column, row, slice;
 };
 
+/* By one lane: a buffer's lines by a tensor copy. */
+HS_DEVICE void copy_lines(const TensorMap *map, const unsigned char *buffer, bool add, const HopperPlace &place)
+{
+    const uint32_t source = ptx::shared_address(buffer);
+    if (add)
+        ptx::add_tile(source, map, place.column, place.row, place.slice);
+    else
+        ptx::store_tile(source, map, place.column, place.row, place.slice);
+    ptx::store_tile_commit();
+}
+
+/* By the warp, eight lanes a line.  Rows are multiples of 16 bytes: a lane's are in c or behind its columns. */
 template <typename T>
-HS_DEVICE void store_part_as(HopperStaging &staging, const TensorMap *map, const HopperPart &values, bool add,
-                             const HopperPlace &place)
+HS_DEVICE void store_lines(const MatmulOutput &matmul, T *to, const unsigned char *buffer, const HopperPlace &place)
+{
+    constexpr int width = 16 / (int)sizeof(T), step = WARP_SIZE / 8;
+    const int lane = ptx::thread_anew() % WARP_SIZE, line = lane / 8, column = place.column + lane % 8 * width;
+    const int rows = column < matmul.columns ? matmul.rows - place.row - line : 0;
+    const int64_t stride = (int64_t)matmul.columns * step;
+    T *at = to + (int64_t)(place.row + line) * matmul.columns + column;
+    const int from = line * HopperStaging::line + (lane % 8 ^ line) * 16;
+#pragma unroll
+    for (int i = 0; i < HopperStaging::rows / step; i++, at += stride)
+        if (i * step < rows) /* lines 4 to 7 of eight have their pieces exchanged by fours */
+            store_pack<T, width>(at, load_pack<T, width>(reinterpret_cast<const T *>(buffer + (from ^ i % 2 * 64) +
+                                                                                     i * step * HopperStaging::line)));
+}
+
+/* Buffers alternate: before one is written again, lanes have met behind what they read of it. */
+template <typename T, bool copied>
+HS_DEVICE void store_part_as(const HopperOutput &output, HopperStaging &staging, const MatmulView &view,
+                             const TensorMap *map, const HopperPart &values, bool add, HopperPlace place)
 {
     constexpr int blocks = HopperStaging::line / 8 / (int)sizeof(T);
     const bool leads = ptx::thread_anew() % WARP_SIZE == 0;
 #pragma unroll
     for (int first = 0; first < HopperStaging::columns / 8; first += blocks) {
         unsigned char *const buffer = staging.buffer(staging.next);
-        if (leads)
-            ptx::store_tile_wait<1>();
-        __syncwarp();
-        stage_blocks(T{}, buffer, values + first * 4);
-        ptx::fence_shared_to_async();
-        __syncwarp();
-        if (leads) {
-            const uint32_t source = ptx::shared_address(buffer);
-            const int column = place.column + first * 8;
-            if (add)
-                ptx::add_tile(source, map, column, place.row, place.slice);
-            else
-                ptx::store_tile(source, map, column, place.row, place.slice);
-            ptx::store_tile_commit();
+        if (copied) {
+            if (leads)
+                ptx::store_tile_wait<1>();
+            __syncwarp();
         }
+        stage_blocks(T{}, buffer, values + first * 4);
+        if (copied)
+            ptx::fence_shared_to_async();
+        __syncwarp();
+        if (!copied)
+            store_lines(output.matmul, static_cast<T *>(view.data), buffer, place);
+        else if (leads)
+            copy_lines(map, buffer, add, place);
+        place.column += blocks * 8;
         staging.next ^= 1;
     }
 }
 
-HS_DEVICE void store_part(HopperStaging &staging, const TensorMap *map, HsDtype dtype, const HopperPart &values,
-                          bool add, const HopperPlace &place)
+template <typename T>
+HS_DEVICE void store_part_as(const HopperOutput &output, HopperStaging &staging, const MatmulView &view,
+                             const TensorMap *map, const HopperPart &values, bool add, const HopperPlace &place)
 {
-    if (dtype == HS_F32)
-        store_part_as<float>(staging, map, values, add, place);
-    else if (dtype == HS_BF16)
-        store_part_as<Bf16>(staging, map, values, false, place);
+    if (output.copied)
+        store_part_as<T, true>(output, staging, view, map, values, add, place);
     else
-        store_part_as<F16>(staging, map, values, false, place);
+        store_part_as<T, false>(output, staging, view, map, values, false, place);
+}
+
+HS_DEVICE void store_part(const HopperOutput &output, HopperStaging &staging, const MatmulView &view,
+                          const TensorMap *map, const HopperPart &values, bool add, const HopperPlace &place)
+{
+    if (view.dtype == HS_F32)
+        store_part_as<float>(output, staging, view, map, values, add, place);
+    else if (view.dtype == HS_BF16)
+        store_part_as<Bf16>(output, staging, view, map, values, false, place);
+    else
+        store_part_as<F16>(output, staging, view, map, values, false, place);
 }
 
 /* Of the elements of a part that lie in c, with rows of whole pairs. */
@@ -306,7 +351,7 @@ HS_DEVICE void send_amax_of_part(const MatmulOutput &output, const HopperStaging
     staging.send_amax(output.amax, most);
 }
 
-/* What this lane adds to a part. */
+/* What this lane adds to a part; where there is none -0, which changes no number. */
 struct HopperBias {
     Pack<float, 2> pairs[8];
 
@@ -314,21 +359,23 @@ struct HopperBias {
     __device__ __forceinline__ void load(const MatmulOutput &output, int column)
     {
         const int first = column + ptx::thread_anew() % WARP_SIZE % 4 * 2;
+        const int columns = output.bias != NULL ? output.columns : 0;
 #pragma unroll
         for (int j = 0; j < 8; j++) {
-            pairs[j] = { { 0.0f, 0.0f } };
-            if (first + j * 8 < output.columns)
+            pairs[j] = { { -0.0f, -0.0f } };
+            if (first + j * 8 < columns)
                 pairs[j] = load_pack<float, 2>(output.bias + first + j * 8);
         }
     }
 };
 
-/* Part `part` of a thread's sums.  The loop keeps the registers' indices constant. */
+/* Part `part` of a thread's sums.  The loop keeps the registers' indices constant; the first part is taken always, or the
+ * compiler would keep what was in `values` before. */
 template <int columns> HS_DEVICE void take_part(const float (&sums)[columns / 2], int part, HopperPart &values)
 {
 #pragma unroll
     for (int i = 0; i < columns / HopperStaging::columns; i++) {
-        if (i != part)
+        if (i > 0 && i != part)
             continue;
 #pragma unroll
         for (int j = 0; j < 32; j++)
@@ -336,7 +383,31 @@ template <int columns> HS_DEVICE void take_part(const float (&sums)[columns / 2]
     }
 }
 
-/* By tensor copies.  place: of the warp's first sum.  bias: of the first part, where there is one.  wait() returns
+/* Sums with nothing but a bias, by the warp's own stores: without a choice of anything in the loop, which is one in code
+ * so that a part's registers are named and none is moved. */
+template <int columns, typename T>
+HS_DEVICE void store_plain(const HopperOutput &output, const float (&sums)[columns / 2], HopperBias &bias,
+                           HopperStaging &staging, HopperPlace place)
+{
+    const MatmulOutput &matmul = output.matmul;
+    const int parts = hopper_parts<columns>(output, place.column);
+#pragma unroll
+    for (int part = 0; part < columns / HopperStaging::columns; part++) {
+        if (part >= parts)
+            break;
+        HopperPart values;
+#pragma unroll
+        for (int i = 0; i < 32; i++)
+            values[i] = sums[part * 32 + i] + bias.pairs[i / 4].value[i % 2];
+        if (part + 1 < columns / HopperStaging::columns)
+            bias.load(matmul, place.column + HopperStaging::columns);
+        store_part_as<T, false>(output, staging, matmul.c, NULL, values, false, place);
+        place.column += HopperStaging::columns;
+    }
+    __syncwarp();
+}
+
+/* By lines.  place: of the warp's first sum.  bias: of the first part, where there is one.  wait() returns
  * the warp's first line in the ring's stage at hand when that is full, done() releases the stage and advances to the
  * next; `next` bytes lie between a line and the one with the columns behind it. */
 template <int columns, typename Wait, typename Done>
@@ -344,6 +415,16 @@ HS_DEVICE void store_sums(const HopperOutput &output, const float (&sums)[column
                           HopperStaging &staging, HopperPlace place, int next, const Wait &wait, const Done &done)
 {
     const MatmulOutput &matmul = output.matmul;
+    if (!output.copied && output.input_count == 0 && !hs_epilogue_activates(matmul.epilogue) &&
+        matmul.amax.to == NULL) {
+        if (matmul.c.dtype == HS_F32)
+            store_plain<columns, float>(output, sums, bias, staging, place);
+        else if (matmul.c.dtype == HS_BF16)
+            store_plain<columns, Bf16>(output, sums, bias, staging, place);
+        else
+            store_plain<columns, F16>(output, sums, bias, staging, place);
+        return;
+    }
     const int parts = hopper_parts<columns>(output, place.column);
     staging.turn().wait(ptx::thread_anew() % WARP_SIZE);
     /* A loop in time, not in code. */
@@ -359,7 +440,7 @@ HS_DEVICE void store_sums(const HopperOutput &output, const float (&sums)[column
         }
         if (hs_epilogue_activates(matmul.epilogue)) {
             if (matmul.pre.data != NULL)
-                store_part(staging, &output.pre, matmul.pre.dtype, values, false, place);
+                store_part(output, staging, matmul.pre, &output.pre, values, false, place);
             if (hs_epilogue_activation(matmul.epilogue) == HS_ACTIVATION_RELU2)
                 activate_part<HS_ACTIVATION_RELU2>(matmul.pre, values);
             else
@@ -377,7 +458,7 @@ HS_DEVICE void store_sums(const HopperOutput &output, const float (&sums)[column
         }
         if (matmul.amax.to != NULL)
             send_amax_of_part(matmul, staging, values, place);
-        store_part(staging, &output.c, matmul.c.dtype, values, matmul.accumulate || staging.adds(), place);
+        store_part(output, staging, matmul.c, &output.c, values, matmul.accumulate || staging.adds(), place);
         place.column += HopperStaging::columns;
     }
     staging.turn().pass(ptx::thread_anew() % WARP_SIZE);

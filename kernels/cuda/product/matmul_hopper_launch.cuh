@@ -66,17 +66,22 @@ static inline HsStatus describe_inputs(const MatmulOutput &given, int rows, int 
     return HS_OK;
 }
 
-/* The rule of matmul_hopper_epilogue.cuh. */
-static inline HsStatus describe_output(const MatmulOutput &given, int slices, int rows, int lines, HopperOutput *output)
+/* The rules of matmul_hopper_epilogue.cuh. */
+static inline HsStatus describe_output(const DeviceLimits &limits, const MatmulParameters &product, int slices,
+                                       int rows, int lines, HopperOutput *output)
 {
+    const MatmulOutput &given = product.output;
     output->matmul = given;
-    output->tensor_copies = given.vector && can_be_mapped(given.c, given) && can_be_mapped(given.pre, given) &&
-                            can_be_mapped(given.residual, given);
-    if (!output->tensor_copies)
+    output->by_lines = given.vector && can_be_mapped(given.c, given) && can_be_mapped(given.pre, given) &&
+                       can_be_mapped(given.residual, given);
+    output->copied = limits.hopper_copies || given.accumulate || slices > 1 || product.joint_turns != NULL;
+    if (!output->by_lines)
+        return HS_OK;
+    HS_TRY(describe_inputs(given, rows, lines, output));
+    if (!output->copied)
         return HS_OK;
     if (hs_epilogue_activates(given.epilogue) && given.pre.data != NULL)
         HS_TRY(map_output(given.pre, given, slices, HopperStaging::rows, &output->pre));
-    HS_TRY(describe_inputs(given, rows, lines, output));
     return map_output(given.c, given, slices, HopperStaging::rows, &output->c);
 }
 

@@ -171,7 +171,21 @@ HS_DEVICE void cluster_sync()
 #endif
 }
 
-/* This block's number in its cluster. */
+/* The same where nothing is handed over: what a thread wrote before is not seen by the others after.  A release at the
+ * cluster's scope waits for all that the thread has stored to the GPU's memory (MEMBAR in the machine code). */
+HS_DEVICE void cluster_meet()
+{
+    __syncwarp();
+#ifdef HS_EMU
+    emulated_cluster_sync();
+#else
+    HS_SM90A(asm volatile("barrier.cluster.arrive.relaxed.aligned;\n"
+                          "barrier.cluster.wait.acquire.aligned;" ::
+                              : "memory"));
+#endif
+}
+
+/* This block's number in its cluster, read anew by each call: registers are scarce where it is asked for. */
 HS_DEVICE int cluster_rank()
 {
 #ifdef HS_EMU
