@@ -180,4 +180,17 @@ for model in gpt2-124m llama-3.2-1b llama-2-7b llama-3.1-8b; do
     expect 0 timeout 10 "$trainer" plan --ladder --config "$root/configs/ladder/$model.yaml" --card "RTX 4090"
     grep -qE "^  \+ LoRA .* yes$" out || fail "LoRA of $model does not fit into 24 GB"
 done
+
+# What owners of a card compare fits into the card that it is for.
+fits_card() {
+    local card=$1 config=$2
+    shift 2
+    expect 0 "$trainer" plan --no-training --card "$card" --config "$root/configs/cards/$config.yaml" device=cuda "$@"
+}
+fits_card "RTX 4090" full-0.5b
+fits_card "RTX 4090" full-0.5b precision.mode=fp8
+fits_card "RTX 5060 Ti" full-0.5b batch_size=4
+fits_card "RTX 3060" full-0.5b memory.recompute=block
+fits_card "RTX 3060" lora-1b
+fits_card "RTX 3060" qlora-8b
 finish

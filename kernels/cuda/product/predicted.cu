@@ -15,7 +15,7 @@ namespace HS_CUDA_NAMESPACE
 namespace
 {
 
-const double LAUNCH_CLOCKS = 3000.0, EXP2_RATE = 16.0, LANES = 128.0;
+const double LAUNCH_CLOCKS = 3000.0, EXP2_RATE = 16.0, LANES = 128.0, SHARED_RATE = 128.0;
 const double MMA_RATE = 0.85, WGMMA_RATE = 0.9;
 
 /* Of hs_cards (kernels/base/cards.h). */
@@ -29,10 +29,10 @@ const AttentionShape attentions[] = {
 /* Starts: forward, a tile's first scores and exponentials, which nothing overlaps; backward, a ticket's first step and
  * last dQ.  Ends: forward, half an item; backward, a simulation of tickets. */
 const AttentionWay ways[] = {
-    { "mma forward", false, false, 2, 1, 4.0, 64, 64, 0.5, 128, 0.0, 0.0, 1, 0.0 },
-    { "wgmma forward", false, true, 2, 1, 4.0, 96, 64, 0.5, 128, 800.0, 0.5, 1, 0.0 },
-    { "mma backward, two kernels", true, false, 7, 2, 12.0, 64, 64, 0.5, 64, 0.0, 0.0, 3, 4.0 },
-    { "wgmma backward, one pass", true, true, 5, 1, 12.0, 128, 128, 0.75, 128, 600.0, 0.125, 3, 10.0 },
+    { "mma forward", false, false, 2, 1, 0.0, 4.0, 64, 64, 0.5, 128, 0.0, 0.0, 1, 0.0 },
+    { "wgmma forward", false, true, 2, 1, 0.0, 4.0, 96, 64, 0.5, 128, 800.0, 0.5, 1, 0.0 },
+    { "mma backward, two kernels", true, false, 7, 2, 0.0, 12.0, 64, 64, 0.5, 64, 0.0, 0.0, 3, 4.0 },
+    { "wgmma backward, one pass", true, true, 5, 1, 0.355, 12.0, 128, 128, 0.5, 128, 600.0, 0.125, 3, 10.0 },
 };
 
 DeviceLimits limits_from(const char *name)
@@ -227,7 +227,9 @@ double attention_seconds(const AttentionShape &shape, const AttentionWay &way, c
     const double length = (double)shape.length, sequences = (double)(shape.batch * shape.heads);
     const double elements = sequences * length * (double)shape.head_dim;
     /* clocks for all scores of a sequence's head */
-    const double products = way.products * (double)shape.head_dim / peak * 0.5 * length * (length + way.product_tile);
+    const double multiply = way.products / peak, read = way.shared / SHARED_RATE;
+    const double product = (double)shape.head_dim * (multiply > read ? multiply : read);
+    const double products = product * 0.5 * length * (length + way.product_tile);
     const double softmax = (way.passes / EXP2_RATE + way.other / LANES) * 0.5 * length * (length + way.softmax_tile);
     const double longer = products > softmax ? products : softmax, shorter = products + softmax - longer;
     const double clocks = longer + (1.0 - way.overlap) * shorter;

@@ -4,9 +4,11 @@
  *
  * A square layer of width h and T rows: products of [T,h] by [h,h], twice, and of [h,T] by [T,h], by the kernels that the
  * model chooses, for codes with one scale a tensor (gradients in E5M2) and with scales of blocks.  Casts of x and dY to codes
- * along and across, and of the weight, are bytes over nine tenths of the bandwidth and a kernel's start each: one kernel that
- * reads 2 bytes and writes 1 + 1; where a tensor's scale is its own, a second reads 2 for the largest magnitude before.  That
- * all three are cast in each step, the weight too, is one micro-batch a step.
+ * along and across, and of the weight, are a kernel's start each and the longer of two: bytes over nine tenths of the
+ * bandwidth, one kernel that reads 2 bytes and writes 1 + 1, and where a tensor's scale is its own, a second that reads 2 for
+ * the largest magnitude before; and instructions over the lanes of all multiprocessors, CAST_INSTRUCTIONS an element by
+ * the machine code for 9.0 (16 and 20 in each direction, of a run of 16, and 6 to load).  That all three are cast in each
+ * step, the weight too, is one micro-batch a step.
  */
 #include <initializer_list>
 
@@ -25,7 +27,7 @@ namespace
 
 enum { ROWS = 8192, LEAST = 256, MOST = 8192, STEP = 64 };
 
-const double LAUNCH_CLOCKS = 3000.0, SHARE = 0.9;
+const double LAUNCH_CLOCKS = 3000.0, SHARE = 0.9, CAST_INSTRUCTIONS = 42.0, LANES = 128.0;
 
 double chosen_seconds(const HsMatmulArgs &args, const DeviceLimits &limits)
 {
@@ -85,9 +87,11 @@ LayerSeconds layer_seconds(int64_t width, const Recipe *recipe, const DeviceLimi
     }
     if (recipe == NULL)
         return seconds;
-    const double bytes = CAST_BYTES * 2.0 * ROWS * (double)width + recipe->weight_bytes * (double)width * (double)width;
-    seconds.casts =
-        (2.0 + recipe->weight_kernels) * LAUNCH_CLOCKS / limits.clock_hz + bytes / (SHARE * limits.bytes_per_second);
+    const double cast = 2.0 * ROWS * (double)width, weight = (double)width * (double)width;
+    const double bytes = CAST_BYTES * cast + recipe->weight_bytes * weight;
+    const double moving = bytes / (SHARE * limits.bytes_per_second);
+    const double busy = CAST_INSTRUCTIONS * (cast + weight) / (LANES * limits.multiprocessors * limits.clock_hz);
+    seconds.casts = (2.0 + recipe->weight_kernels) * LAUNCH_CLOCKS / limits.clock_hz + (moving > busy ? moving : busy);
     seconds.all += seconds.casts;
     return seconds;
 }
