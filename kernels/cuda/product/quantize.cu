@@ -451,6 +451,13 @@ bool reads_amax(const HsQuantizeArgs *args)
     return args->source == HS_SCALE_OWN && args->x.amax == NULL && as_it_is && hs_scale_is_of_tensor(one.granularity);
 }
 
+/* Stochastic rounding that no recipe has. */
+bool is_rare(const HsQuantizeArgs *args)
+{
+    const HsCodes &one = hs_codes_present(&args->along) ? args->along : args->across;
+    return args->stochastic && one.granularity != HS_SCALE_NV;
+}
+
 bool reads_rotated(const HsQuantizeArgs *args)
 {
     return turns_apart(args) && args->source == HS_SCALE_OWN;
@@ -484,9 +491,12 @@ HsStatus launch_cast(HsContext *context, const QuantizeParameters<X> &parameters
     constexpr int side = granularity == HS_SCALE_BLOCK ? 128 : 64;
     const dim3 grid(blocks_for(parameters.columns, side), blocks_for(parameters.rows, side));
     const size_t shared = (size_t)CastTile<side>::shared_bytes;
-    if (stochastic)
-        return hs_launch_after(context, HS_KERNEL((quantize_kernel<format, granularity, side, true, X>)), grid,
-                               dim3(THREADS), shared, parameters);
+    /* Only nvfp4 rounds so in training; other formats by one kernel for all dtypes (is_rare). */
+    if constexpr (granularity == HS_SCALE_NV || std::is_same<X, AnyView>::value) {
+        if (stochastic)
+            return hs_launch_after(context, HS_KERNEL((quantize_kernel<format, granularity, side, true, X>)), grid,
+                                   dim3(THREADS), shared, parameters);
+    }
     return hs_launch_after(context, HS_KERNEL((quantize_kernel<format, granularity, side, false, X>)), grid,
                            dim3(THREADS), shared, parameters);
 }
@@ -553,7 +563,7 @@ HsStatus op::quantize(HsContext *context, const HsQuantizeArgs *args)
     if (reads_rotated(args))
         HS_TRY(hs_launch_after(context, HS_KERNEL(rotated_amax_kernel), dim3(amax_blocks(hs_tensor_count(&x))),
                                dim3(THREADS), 0, any_view_of(x), x.shape[0], x.shape[1], amax + AMAX_BLOCKS));
-    if (!aligned_to(x.data, 16) || x.shape[1] % LANES_READ != 0)
+    if (!aligned_to(x.data, 16) || x.shape[1] % LANES_READ != 0 || is_rare(args))
         return run_cast(context, args, any_view_of(x), false, amax);
     return dispatch_act(x.dtype, [&](auto type) {
         using T = decltype(type);
