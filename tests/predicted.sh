@@ -85,6 +85,21 @@ rows "Shakespeare, full" "$all" --config configs/shakespeare-full.yaml "${charac
 
 cat <<'TEXT'
 
+## What 16 bits more save
+
+Logits and the residual stream in the products' format: `precision.logits` and `precision.residual`, both `compute`. What they cost in loss
+stands in [precision](../../docs/precision.md).
+
+TEXT
+echo "| recipe, bf16 | GPU | tokens | launches | GB | forward ms | head ms | backward ms | update ms | step ms | tokens/s | of the peak |"
+echo "|---|---|---|---|---|---|---|---|---|---|---|---|"
+rows "GPT-2 124M, 32 x 1024, logits" "H200 SXM" "${gpt2[@]}" batch_size=32 precision.logits=compute
+rows "GPT-2 124M, 32 x 1024, residual" "H200 SXM" "${gpt2[@]}" batch_size=32 precision.residual=compute
+rows "GPT-2 124M, 32 x 1024, both" $'H200 SXM\nH100 SXM' "${gpt2[@]}" batch_size=32 precision.logits=compute precision.residual=compute
+rows "Llama 1.1B, 8 x 2048, both" $'H200 SXM\nH100 SXM' "${llama[@]}" batch_size=8 precision.logits=compute precision.residual=compute
+
+cat <<'TEXT'
+
 ## What owners of a card compare
 
 configs/cards, at 1,024 tokens a sequence; weights are random and the text is made, so that a first run is one command. Measured

@@ -263,31 +263,34 @@ enum { HS_MOST_LAYERS = 1024 };
       "how files of data are known again when a run continues: quick: by size, times and samples, and by a checksum "  \
       "where one is known and a time differs; full: each file is read for its checksum at every start")
 
-#define HS_KEYS_PRECISION(X, S)                                                                                      \
-    X(S, STRING, FUTURE, mode, "auto", 0, 0, "auto" HS_WORDS_AFTER(HS_PRECISION_MODES), "",                          \
-      "auto follows use_amp; tf32 is fp32 with products on a GPU's tensor cores; fp8 is bf16 with the blocks' "      \
-      "products in codes below 16 bits (precision.fp8), with numbers that are the same on every device")             \
-    X(S, BOOL, FIXED, master_weights, true, 0, 1, NULL, "",                                                          \
-      "keep FP32 masters of 16-bit weights; false: bf16 only, stochastic rounding")                                  \
-    X(S, STRING, FIXED, gradients, "fp32", 0, 0, "fp32|compute", "",                                                 \
-      "weight gradients accumulate in fp32, or in the mode's 16-bit format")                                         \
-    X(S, STRING, FIXED, logits, "f32", 0, 0, "f32|compute", "",                                                      \
-      "training's logits as the head's product stores them; compute: in the mode's 16-bit format, so that 6 bytes "  \
-      "of each move in place of 10 and its gradient takes its memory (2 bytes in place of 6); softmax and loss are " \
-      "computed in f32 from them. Evaluation and generation have f32 logits. Not with der++ and lwf, which compare " \
-      "logits")                                                                                                      \
-    X(S, STRING, FIXED, loss_scale, "auto", 0, 0, "auto|dynamic|static|none", "",                                    \
-      "auto: dynamic in fp16, none otherwise")                                                                       \
-    X(S, REAL, FIXED, init_scale, 65536, 1e-30, 1e30, NULL, "", "first loss scale, and the static one")              \
-    X(S, REAL, FIXED, growth_factor, 2.0, 1.0000001, 1e6, NULL, "",                                                  \
-      "scale factor after growth_interval steps without overflow")                                                   \
-    X(S, REAL, FIXED, backoff_factor, 0.5, 1e-6, 0.9999999, NULL, "", "scale factor after an overflow")              \
-    X(S, INT, FIXED, growth_interval, 2000, 1, HS_NO_BOUND, NULL, "optimizer steps",                                 \
-      "steps without overflow before it grows")                                                                      \
-    X(S, INT, FIXED, hysteresis, 1, 1, 1000, NULL, "overflows",                                                      \
-      "overflows before the scale falls; refilled when it grows")                                                    \
-    X(S, REAL, FIXED, min_scale, 1.0, 1e-30, 1e30, NULL, "",                                                         \
-      "lower bound of the scale; an overflow there stops the run")                                                   \
+#define HS_KEYS_PRECISION(X, S)                                                                                        \
+    X(S, STRING, FUTURE, mode, "auto", 0, 0, "auto" HS_WORDS_AFTER(HS_PRECISION_MODES), "",                            \
+      "auto follows use_amp; tf32 is fp32 with products on a GPU's tensor cores; fp8 is bf16 with the blocks' "        \
+      "products in codes below 16 bits (precision.fp8), with numbers that are the same on every device")               \
+    X(S, BOOL, FIXED, master_weights, true, 0, 1, NULL, "",                                                            \
+      "keep FP32 masters of 16-bit weights; false: bf16 only, stochastic rounding")                                    \
+    X(S, STRING, FIXED, gradients, "fp32", 0, 0, "fp32|compute", "",                                                   \
+      "weight gradients accumulate in fp32, or in the mode's 16-bit format")                                           \
+    X(S, STRING, FIXED, logits, "f32", 0, 0, "f32|compute", "",                                                        \
+      "training's logits as the head's product stores them; compute: in the mode's 16-bit format, so that 6 bytes "    \
+      "of each move in place of 10 and its gradient takes its memory (2 bytes in place of 6); softmax and loss are "   \
+      "computed in f32 from them. Evaluation and generation have f32 logits. Not with der++ and lwf, which compare "   \
+      "logits")                                                                                                        \
+    X(S, STRING, FIXED, residual, "f32", 0, 0, "f32|compute", "",                                                      \
+      "the residual stream and its gradient; compute: in the mode's 16-bit format, half of their memory and traffic; " \
+      "sums into the stream and norms are computed in f32 and rounded once")                                           \
+    X(S, STRING, FIXED, loss_scale, "auto", 0, 0, "auto|dynamic|static|none", "",                                      \
+      "auto: dynamic in fp16, none otherwise")                                                                         \
+    X(S, REAL, FIXED, init_scale, 65536, 1e-30, 1e30, NULL, "", "first loss scale, and the static one")                \
+    X(S, REAL, FIXED, growth_factor, 2.0, 1.0000001, 1e6, NULL, "",                                                    \
+      "scale factor after growth_interval steps without overflow")                                                     \
+    X(S, REAL, FIXED, backoff_factor, 0.5, 1e-6, 0.9999999, NULL, "", "scale factor after an overflow")                \
+    X(S, INT, FIXED, growth_interval, 2000, 1, HS_NO_BOUND, NULL, "optimizer steps",                                   \
+      "steps without overflow before it grows")                                                                        \
+    X(S, INT, FIXED, hysteresis, 1, 1, 1000, NULL, "overflows",                                                        \
+      "overflows before the scale falls; refilled when it grows")                                                      \
+    X(S, REAL, FIXED, min_scale, 1.0, 1e-30, 1e30, NULL, "",                                                           \
+      "lower bound of the scale; an overflow there stops the run")                                                     \
     X(S, REAL, FIXED, max_scale, 1e30, 1e-30, 3e38, NULL, "", "upper bound of the scale")
 
 #define HS_KEYS_FP8(X, S)                                                                                             \

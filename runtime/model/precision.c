@@ -157,6 +157,8 @@ HsStatus hs_precision_resolve(const HsConfig *config, HsProducts products, HsPre
         precision->gradient = row->weight;
     if (hs_is(config->precision.logits, "compute"))
         precision->logit = row->logit_gradient;
+    if (hs_is(config->precision.residual, "compute"))
+        precision->residual = row->activation;
     if (automatic && !mixed && config->training.use_amp && !config->precision.master_weights)
         return hs_fail(HS_ECONFIG,
                        "precision.master_weights: false needs bf16, but the mode is %s (auto: %s): set "

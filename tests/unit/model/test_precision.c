@@ -14,7 +14,7 @@ static HsConfig make_config(const char *mode, bool use_amp, const char *gradient
     config.training.use_amp = use_amp;
     config.precision.mode = (char *)(uintptr_t)mode;
     config.precision.gradients = (char *)(uintptr_t)gradients;
-    config.precision.logits = (char *)(uintptr_t) "f32";
+    config.precision.logits = config.precision.residual = (char *)(uintptr_t) "f32";
     config.precision.master_weights = masters;
     return config;
 }
@@ -53,6 +53,9 @@ Test(precision, rows_follow_the_configuration)
                       precision.master == cases[i].master && precision.residual == cases[i].residual,
                   "case %zu", i);
         cr_assert_eq(strncmp(why, cases[i].name, strlen(cases[i].name)), 0, "%s", why);
+        config.precision.residual = (char *)(uintptr_t) "compute";
+        cr_assert_eq(hs_precision_resolve(&config, cases[i].products, &precision, why, sizeof why), HS_OK);
+        cr_assert_eq(precision.residual, cases[i].weight, "case %zu", i);
     }
 }
 

@@ -63,6 +63,7 @@ static const char *const cases[][6] = {
     { "precision.mode=fp16", "continual.strategy=generative", "replay.buffer_size=40" },
     { "precision.mode=bf16", "precision.logits=compute", "continual.strategy=[ewc, mer]", "memory.head_chunk=24" },
     { "precision.mode=fp16", "precision.logits=compute", "model.family=llama", "memory.recompute=block" },
+    { "precision.mode=bf16", "precision.residual=compute", "continual.strategy=[ewc, mer]", "memory.recompute=mlp" },
     { "precision.mode=bf16", "optimizer.kind=adamwfp8", "continual.strategy=[ewc, er]" },
     { "precision.mode=bf16", "memory.offload=optimizer", "continual.strategy=a-gem" },
     { "precision.mode=fp32", "memory.offload=optimizer", "optimizer.kind=adamw8bit", "model.family=llama" },
