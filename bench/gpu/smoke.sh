@@ -66,7 +66,7 @@ phase_smoke() {
     attempt "sums of a warp and a block (norm_forward)" "${self[@]}" --op norm_forward || code=1
     attempt "the emulator's assumptions (bench/fragments)" bash -c smoke_fragments || code=1
     for tile in mma-128x128 wgmma-256x256 wgmma-256x256-joint; do
-        attempt "products by $tile" "${self[@]}" --op matmul --force-tile "$tile,mma-any-64x64,ffma-64x64" || code=1
+        attempt "products by $tile" "${self[@]}" --op matmul --force-tile "$tile,bf16-$tile,mma-any-128x64,mma-any-64x64,ffma-64x64" || code=1
     done
     attempt "attention forward" "${self[@]}" --op attention_forward || code=1
     attempt "attention backward" "${self[@]}" --op attention_backward || code=1
