@@ -244,8 +244,7 @@ plant 'epilogue: all slices in one place' $unit matmul_hopper_epilogue.cuh \
     'ptx::store_tile(source, map, place.column, place.row, place.slice);' \
     'ptx::store_tile(source, map, place.column, place.row, 0);'
 plant 'epilogue, direct: one part everywhere' $unit matmul_hopper_epilogue.cuh \
-    $'place.row,\n                                             place.column + part * HopperStaging::columns);' \
-    $'place.row,\n                                             place.column);'
+    $'place.row,\n            place.column + part * HopperStaging::columns);' $'place.row,\n            place.column);'
 plant 'epilogue, direct: residual in the format of c' $unit matmul_epilogue.cuh \
     'added == 0 ? output.residual.dtype : output.c.dtype' 'output.c.dtype'
 plant 'epilogue, direct: nothing is added in 16 bits' $unit matmul_epilogue.cuh 'added < 2;' 'added < 1;'

@@ -15,6 +15,7 @@
 #include "kernels/cuda/toolbox/amax.cuh"
 #include "kernels/cuda/toolbox/launch.cuh"
 #include "kernels/cuda/toolbox/ptx_convert.cuh"
+#include "kernels/cuda/toolbox/ptx_settle.cuh"
 #include "kernels/cuda/toolbox/rng.cuh"
 #include "kernels/cuda/toolbox/view.cuh"
 
@@ -233,8 +234,11 @@ HS_DEVICE RunCodes cast_run(const float (&x)[RUN], float factor, const HsRng &rn
     constexpr uint32_t magnitude = format == HS_E2M1 ? 7 : 0x7F;
 #pragma unroll
     for (int i = 0; i < RUN; i += 2) {
-        const float low = hs_code_scaled(granularity, x[i], factor),
-                    high = hs_code_scaled(granularity, x[i + 1], factor);
+        float low = hs_code_scaled(granularity, x[i], factor), high = hs_code_scaled(granularity, x[i + 1], factor);
+        if (stochastic) { /* one after the other: all random numbers at once are too many registers */
+            ptx::settle(low);
+            ptx::settle(high);
+        }
         const uint32_t pair =
             stochastic ? stochastic_pair<format>(low, high, rng, elements, i) : nearest_pair<format>(low, high);
         codes.word[i / 4] |= pair << (8 * (i % 4));
@@ -394,7 +398,7 @@ HS_DEVICE void record(HsScaling *scaling, uint32_t amax, const RunCounts &counts
 }
 
 template <HsDtype format, HsScaleGranularity granularity, int side, bool stochastic, typename X>
-__global__ void __launch_bounds__(THREADS) quantize_kernel(const QuantizeParameters<X> parameters)
+__global__ void __launch_bounds__(THREADS, stochastic ? 2 : 4) quantize_kernel(const QuantizeParameters<X> parameters)
 {
     HS_DYNAMIC_SHARED(float, shared);
     HS_SHARED(uint32_t, scratch, WARP_SIZE);
