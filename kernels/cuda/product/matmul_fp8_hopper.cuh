@@ -237,7 +237,7 @@ __global__ void __launch_bounds__(HOPPER_THREADS, 1)
         hopper_consume<Tile>(product, ring, shared, warpgroup - 1,
                              Fp8Products<A, Tile, sum>::make(ring, shared, parameters.scales));
     }
-    ptx::cluster_meet(); /* no block leaves while others may still arrive at its mbarriers */
+    ptx::cluster_sync(); /* no block leaves before others' arrivals have come to its mbarriers */
 }
 
 } // namespace HS_CUDA_NAMESPACE

@@ -416,7 +416,7 @@ __global__ void __launch_bounds__(HOPPER_THREADS, 1)
         typedef HopperMultiply<Element, Tile, a_contiguous, b_contiguous> Multiply;
         hopper_consume<Tile>(parameters, ring, shared, warpgroup - 1, HopperProducts<Multiply, Tile>{ ring, 0 });
     }
-    ptx::cluster_meet(); /* no block leaves while others may still arrive at its mbarriers */
+    ptx::cluster_sync(); /* no block leaves before others' arrivals have come to its mbarriers */
 }
 
 } // namespace HS_CUDA_NAMESPACE

@@ -171,8 +171,9 @@ HS_DEVICE void cluster_sync()
 #endif
 }
 
-/* The same where nothing is handed over: what a thread wrote before is not seen by the others after.  A release at the
- * cluster's scope waits for all that the thread has stored to the GPU's memory (MEMBAR in the machine code). */
+/* The same where nothing is handed over: what a thread did before, an arrival at another block's mbarrier included, may
+ * come to the others after.  A release at the cluster's scope waits for all that the thread has stored to the GPU's memory
+ * (MEMBAR in the machine code). */
 HS_DEVICE void cluster_meet()
 {
     __syncwarp();
