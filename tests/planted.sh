@@ -116,8 +116,8 @@ plant 'backward: dQ from dS of this step' $unit $unit 'stage_of<GRADIENT_BUFFERS
 plant 'backward: another swizzle of dS' $unit $unit '(2 * k + i / 2) % 8 ^ g' '(2 * k + i / 2) % 8 ^ g / 2'
 plant 'backward: the wrong transpose bit' $unit $unit 'ptx::wgmma<T, true, true>(part' 'ptx::wgmma<T, false, true>(part'
 plant 'backward: dV before P is rounded' $unit $unit \
-    $'round_kept<T>(kept[part], probability + 32 * part);\n        ptx::wgmma_fence();\n        begin_weights<T, HeadTile<Shape::width, 64>>(dvalue, kept[part], douts + part * 64 * HEAD_LINE, true);\n        ptx::wgmma_commit();' \
-    'ptx::wgmma_fence(); begin_weights<T, HeadTile<Shape::width, 64>>(dvalue, kept[part], douts + part * 64 * HEAD_LINE, true); ptx::wgmma_commit(); round_kept<T>(kept[part], probability + 32 * part);'
+    $'round_kept<T, drops>(kept[part], probability + 32 * part);\n        ptx::wgmma_fence();\n        begin_weights<T, HeadTile<Shape::width, 64>>(dvalue, kept[part], douts + part * 64 * HEAD_LINE, true);\n        ptx::wgmma_commit();' \
+    'ptx::wgmma_fence(); begin_weights<T, HeadTile<Shape::width, 64>>(dvalue, kept[part], douts + part * 64 * HEAD_LINE, true); ptx::wgmma_commit(); round_kept<T, drops>(kept[part], probability + 32 * part);'
 plant 'backward: a stage is released before its products are done' $unit $unit \
     $'ptx::wgmma_wait<0>();\n    ptx::wgmma_settle(dkey);\n    ptx::wgmma_settle(dvalue);\n    arrive_warp(mbarrier_of<GRADIENT_STAGES>(base + Shape::empty, count.steps));' \
     'arrive_warp(mbarrier_of<GRADIENT_STAGES>(base + Shape::empty, count.steps)); ptx::wgmma_wait<0>(); ptx::wgmma_settle(dkey); ptx::wgmma_settle(dvalue);'
@@ -199,7 +199,7 @@ plant 'product: a stage is read before it is full' $unit $header \
 plant 'product: a stage is filled before it is empty' $unit $header \
     $'ptx::mbarrier_wait(ring.empty(place.stage), place.parity ^ 1);\n            hopper_copy' 'hopper_copy'
 plant 'product: a stage is released before its products are done' $unit $header \
-    $'ptx::wgmma_wait<1>();\n                release(before);' $'release(before);\n                ptx::wgmma_wait<1>();'
+    $'ptx::wgmma_wait<1>();\n            release(before);' $'release(before);\n            ptx::wgmma_wait<1>();'
 plant 'product: the first consumer does not say that it is ahead' $unit $header \
     'ptx::barrier_arrive(HOPPER_LAG_BARRIER, 128 * HOPPER_CONSUMERS);' ''
 plant 'product: the second waits in tiles of few steps' $unit $header 'work.steps >= Tile::stages' 'work.steps > 0'

@@ -117,7 +117,7 @@ plant "mbarrier: does not wait" mbarrier $hopper "$wide" '"mbarrier.try_wait.par
 plant "fence of shared memory left out" mbarrier $hopper "$wide" 'asm volatile("fence.proxy.async.shared::cta;" ::: "memory")' \
     'asm volatile("" ::: "memory")'
 plant "bar.sync: name and count exchanged" mbarrier $hopper "$wide" '"bar.sync %0, %1;"' '"bar.sync %1, %0;"'
-plant "cluster: no barrier" mbarrier $hopper "$product --force-tile=wgmma-256x256" '"barrier.cluster.arrive.release.aligned;\n"
+plant "cluster: no barrier" mbarrier $hopper "$product --force-tile=wgmma-256x256" '"barrier.cluster.arrive.relaxed.aligned;\n"
                           "barrier.cluster.wait.acquire.aligned;"' '""'
 plant "mapa: operands exchanged" mbarrier $hopper "$product --force-tile=wgmma-256x256" '"mapa.shared::cluster.u32 %0, %1, %2;"' \
     '"mapa.shared::cluster.u32 %0, %2, %1;"'
