@@ -5,7 +5,7 @@
 
 # Without the machine's name and memory, the program's size, and the clock.
 steady() {
-    sed -E -e 's/^((info: )?device: ref) \([^)]*\)/\1 (MACHINE)/' \
+    sed -E -e 's/^((info: )?device: ref) \(.*\)/\1 (MACHINE)/' \
         -e 's/[0-9.]+[kM]? tok\/s/N tok\/s/; s/  ETA [0-9hms ]+//' \
         -e 's/^(limit: target_gpu_util 0.8 of) .*/\1 MACHINE/; s/(it could grow to) .*/\1 N/' \
         -e '/\(resident(;.*)?\)$/d; /\.[mv]  *f32 /d' -e 's/^hash [0-9a-f]+/hash N/'
