@@ -13,6 +13,12 @@ plan() {
     "$trainer" plan --card "$card" --step device=cuda precision.mode=bf16 gradient_accumulation_steps=1 "$@" 2>/dev/null
 }
 
+# heading WHAT: of a table of rows, the first column's.
+heading() {
+    echo "| $1 | GPU | tokens | launches | GB | forward ms | head ms | backward ms | update ms | step ms | tokens/s | of the peak |"
+    echo "|---|---|---|---|---|---|---|---|---|---|---|---|"
+}
+
 # rows NAME CARDS SETTING...: a line for each card.
 rows() {
     local name=$1 cards=$2 card
@@ -73,8 +79,7 @@ Forward has what is recomputed, and the head its loss, forward and backward, all
 and attention, counted once, against the datasheet's peak.
 
 TEXT
-echo "| recipe, bf16 | GPU | tokens | launches | GB | forward ms | head ms | backward ms | update ms | step ms | tokens/s | of the peak |"
-echo "|---|---|---|---|---|---|---|---|---|---|---|---|"
+heading "recipe, bf16"
 rows "GPT-2 124M, 32 x 1024" "$large" "${gpt2[@]}" batch_size=32
 rows "GPT-2 124M, 8 x 1024" "$small" "${gpt2[@]}" batch_size=8
 rows "Llama 1.1B, 8 x 2048" "$large" "${llama[@]}" batch_size=8
@@ -91,8 +96,7 @@ Logits and the residual stream in the products' format: `precision.logits` and `
 stands in [precision](../../docs/precision.md).
 
 TEXT
-echo "| recipe, bf16 | GPU | tokens | launches | GB | forward ms | head ms | backward ms | update ms | step ms | tokens/s | of the peak |"
-echo "|---|---|---|---|---|---|---|---|---|---|---|---|"
+heading "recipe, bf16"
 rows "GPT-2 124M, 32 x 1024, logits" "H200 SXM" "${gpt2[@]}" batch_size=32 precision.logits=compute
 rows "GPT-2 124M, 32 x 1024, residual" "H200 SXM" "${gpt2[@]}" batch_size=32 precision.residual=compute
 rows "GPT-2 124M, 32 x 1024, both" $'H200 SXM\nH100 SXM' "${gpt2[@]}" batch_size=32 precision.logits=compute precision.residual=compute
@@ -107,8 +111,7 @@ by others at the same size: llmq trains all of Qwen2.5 0.5B at 39,800 tokens/s i
 and 16,600 on an RTX 5060 Ti with 16 GB; LLaMA-Factory at 30,200 in bf16 on the 4090 (llmq's benchmarks/4090x1.md and 5060Ti.md).
 
 TEXT
-echo "| configuration | GPU | tokens | launches | GB | forward ms | head ms | backward ms | update ms | step ms | tokens/s | of the peak |"
-echo "|---|---|---|---|---|---|---|---|---|---|---|---|"
+heading configuration
 full=(--config configs/cards/full-0.5b.yaml)
 rows "full-0.5b.yaml" "RTX 4090" "${full[@]}"
 rows "full-0.5b.yaml, fp8" "RTX 4090" "${full[@]}" precision.mode=fp8
