@@ -4,11 +4,11 @@
  *
  *     attention [--device cuda|emu] [--seconds S] [--tiny] [--json FILE] [RIVAL]
  *
- * Causal, no dropout, bf16, 16,384 tokens and a width of 2,048 throughout: the batch shrinks as the sequences grow, the
- * heads become fewer as they grow wider.  Operations counted: forward 2 N T H D (half of a full square), backward 2.5
- * times that.  Two sizes have aims for an H200, which are printed next to them; they come first.  RIVAL is a file of
- * lines "HEAD_DIM LENGTH FORWARD BACKWARD" in TFLOP/s, as bench/peers/attention_torch.py writes it on the same machine;
- * the table then has its columns too.
+ * Causal, no dropout, bf16.  First a step of GPT-2 124M, 32 x 1,024 with 12 heads of 64, as kernels/cuda/PREDICTED.md has
+ * it; then 16,384 tokens and a width of 2,048 throughout: the batch shrinks as the sequences grow, the heads become fewer
+ * as they grow wider.  Operations counted: forward 2 N T H D (half of a full square), backward 2.5 times that.  Two sizes
+ * have aims for an H200, which are printed next to them.  RIVAL is a file of lines "BATCH LENGTH HEADS HEAD_DIM FORWARD
+ * BACKWARD" in TFLOP/s, as bench/peers/attention_torch.py writes it on the same machine; the table then has its columns.
  */
 #include <math.h>
 
@@ -25,13 +25,16 @@ static const int64_t tiny_head_dims[] = { 32, 64 }, tiny_lengths[] = { 48, 64 };
 static const Sizes full = { 16384, 2048, head_dims, lengths, 5, 6 };
 static const Sizes tiny = { 192, 128, tiny_head_dims, tiny_lengths, 2, 2 };
 
-/* In TFLOP/s on an H200: GPT-2's attention, and a long one.  A twentieth more than the better of this project and
- * PyTorch 2.11 has measured there (bench/results/nvidia-h200). */
+/* What comes first.  Aims in TFLOP/s on an H200: a twentieth more than the better of this project and PyTorch 2.11 has
+ * measured there (bench/results/nvidia-h200). */
 typedef struct Aim {
     int64_t head_dim, length;
-    double forward, backward;
+    double forward, backward; /* 0: none */
+    int64_t batch, heads;     /* 0: by Sizes */
 } Aim;
-static const Aim aims[] = { { 64, 1024, 350.0, 290.0 }, { 128, 8192, 640.0, 515.0 } };
+static const Aim aims[] = { { 64, 1024, 0.0, 0.0, 32, 12 },
+                            { 64, 1024, 350.0, 290.0, 0, 0 },
+                            { 128, 8192, 640.0, 515.0, 0, 0 } };
 enum { AIMS = sizeof aims / sizeof *aims };
 
 typedef struct Rates {
@@ -49,16 +52,16 @@ static HsStatus call_backward(HsContext *context, const void *arguments)
 }
 
 /* The rival's figures for one row. */
-static Rates look_up(const char *path, int64_t head_dim, int64_t length)
+static Rates look_up(const char *path, const HsHeads *heads)
 {
     Rates found = { NAN, NAN };
     FILE *file = path ? fopen(path, "r") : NULL;
     if (file == NULL)
         return found;
-    long long d, t;
+    long long b, t, h, d;
     double forward, backward;
-    while (fscanf(file, "%lld %lld %lf %lf", &d, &t, &forward, &backward) == 4)
-        if (d == head_dim && t == length)
+    while (fscanf(file, "%lld %lld %lld %lld %lf %lf", &b, &t, &h, &d, &forward, &backward) == 6)
+        if (b == heads->batch && t == heads->sequence_length && h == heads->heads && d == heads->head_dim)
             found = (Rates){ forward, backward };
     fclose(file);
     return found;
@@ -91,12 +94,14 @@ static HsStatus measure(Bench *bench, const HsHeads *heads, Rates *rates)
     return status;
 }
 
-/* A row of the table; `aim`: of the sizes that have one. */
+/* A row of the table; `aim`: of the sizes that come first. */
 static void report(const Bench *bench, const HsHeads *heads, Rates own, Rates rival, const Aim *aim)
 {
-    printf("| %" PRId64 " | %" PRId64 " | %.4g | %.4g |", heads->head_dim, heads->sequence_length, own.forward,
-           own.backward);
-    if (aim)
+    printf("| %" PRId64 " | %" PRId64 " x %" PRId64 " | %.4g | %.4g |", heads->head_dim, heads->batch,
+           heads->sequence_length, own.forward, own.backward);
+    if (aim && aim->forward == 0.0)
+        printf(" | |");
+    else if (aim)
         printf(" %.4g | %.4g |", aim->forward, aim->backward);
     char other[128] = "";
     if (isnan(rival.forward)) {
@@ -117,7 +122,8 @@ static void report(const Bench *bench, const HsHeads *heads, Rates own, Rates ri
 static void report_head(const char *aims_columns)
 {
     const bool with_aims = aims_columns[0] != '\0';
-    printf("| head dim | length | forward TFLOP/s | backward TFLOP/s |%s PyTorch forward | PyTorch backward | forward "
+    printf("| head dim | batch x length | forward TFLOP/s | backward TFLOP/s |%s PyTorch forward | PyTorch backward | "
+           "forward "
            "ratio | backward ratio |\n|---|---|---|---|%s---|---|---|---|\n",
            aims_columns, with_aims ? "---|---|" : "");
 }
@@ -125,14 +131,18 @@ static void report_head(const char *aims_columns)
 static HsStatus bench_size(Bench *bench, const Sizes *sizes, int64_t head_dim, int64_t length, const char *rival,
                            const Aim *aim)
 {
-    const HsHeads heads = { .batch = sizes->tokens / length,
-                            .sequence_length = length,
-                            .heads = sizes->width / head_dim,
-                            .kv_heads = sizes->width / head_dim,
-                            .head_dim = head_dim };
+    HsHeads heads = { .batch = sizes->tokens / length,
+                      .sequence_length = length,
+                      .heads = sizes->width / head_dim,
+                      .kv_heads = sizes->width / head_dim,
+                      .head_dim = head_dim };
+    if (aim && aim->batch > 0) {
+        heads.batch = aim->batch;
+        heads.heads = heads.kv_heads = aim->heads;
+    }
     Rates own;
     HS_TRY(measure(bench, &heads, &own));
-    report(bench, &heads, own, look_up(rival, head_dim, length), aim);
+    report(bench, &heads, own, look_up(rival, &heads), aim);
     return HS_OK;
 }
 

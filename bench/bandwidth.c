@@ -99,19 +99,6 @@ typedef struct Row {
     const void *arguments;
 } Row;
 
-typedef struct Copy {
-    void *destination, *source;
-    size_t bytes;
-} Copy;
-
-static HsStatus call_copy(HsContext *context, const void *arguments)
-{
-    const Copy *copy = arguments;
-    if (context->dry_run)
-        return HS_OK;
-    return context->device->copy(context->device, context->stream, copy->destination, copy->source, copy->bytes);
-}
-
 #define CALL(op)                                                         \
     static HsStatus call_##op(HsContext *context, const void *arguments) \
     {                                                                    \
@@ -132,11 +119,11 @@ CALL(adamw)
 CALL(convert)
 #undef CALL
 
-static HsStatus report(Bench *bench, const Row *row, const Copy *copy)
+static HsStatus report(Bench *bench, const Row *row, const BenchCopy *copy)
 {
     HsContext second = bench->context;
     BenchContender contenders[] = { { .context = &bench->context, .call = row->call, .arguments = row->arguments },
-                                    { .context = &second, .call = call_copy, .arguments = copy } };
+                                    { .context = &second, .call = bench_call_copy, .arguments = copy } };
     HS_TRY(bench_contend(bench, contenders, 2));
     const double rate = row->bytes / contenders[0].median_ms * 1e-6;
     const double limit = 2.0 * (double)copy->bytes / contenders[1].median_ms * 1e-6;
@@ -148,7 +135,7 @@ static HsStatus report(Bench *bench, const Row *row, const Copy *copy)
     return HS_OK;
 }
 
-static HsStatus bench_all(Bench *bench, const Sizes *s, const Operands *o, const Copy *copy)
+static HsStatus bench_all(Bench *bench, const Sizes *s, const Operands *o, const BenchCopy *copy)
 {
     const HsHeads heads = { s->rows / s->length, s->length, s->heads, s->heads, s->width / s->heads };
     const HsNormArgs norm = { .kind = HS_NORM_LAYER,
@@ -232,19 +219,16 @@ int main(int argc, char **argv)
 {
     Bench bench;
     Operands operands;
-    Copy copy = { NULL, NULL, 0 };
+    BenchCopy copy;
     const char *more;
     HsStatus status = bench_open(&bench, argc, argv, &more);
     if (status != HS_OK)
         return bench_fail(&bench);
     const Sizes *sizes = bench.tiny ? &tiny : &full;
-    copy.bytes = (size_t)sizes->copy_bytes;
     printf("%s", bench_note(&bench));
     status = make_operands(&bench, sizes, &operands);
     if (status == HS_OK)
-        status = bench.device.alloc(&bench.device, copy.bytes, &copy.source);
-    if (status == HS_OK)
-        status = bench.device.alloc(&bench.device, copy.bytes, &copy.destination);
+        status = bench_open_copy(&bench, &copy, (size_t)sizes->copy_bytes);
     if (status == HS_OK)
         status = bench_all(&bench, sizes, &operands, &copy);
     const int result = status == HS_OK ? 0 : bench_fail(&bench);

@@ -264,6 +264,28 @@ static inline HsStatus bench_contend(const Bench *bench, BenchContender *contend
     return status;
 }
 
+/* A copy within the device: what a memory can do at most. */
+typedef struct BenchCopy {
+    void *destination, *source;
+    size_t bytes;
+} BenchCopy;
+
+static inline HsStatus bench_open_copy(Bench *bench, BenchCopy *copy, size_t bytes)
+{
+    HsDevice *const device = &bench->device;
+    *copy = (BenchCopy){ .bytes = bytes };
+    HS_TRY(device->alloc(device, bytes, &copy->source));
+    return device->alloc(device, bytes, &copy->destination);
+}
+
+static inline HsStatus bench_call_copy(HsContext *context, const void *arguments)
+{
+    const BenchCopy *const copy = arguments;
+    if (context->dry_run)
+        return HS_OK;
+    return context->device->copy(context->device, context->stream, copy->destination, copy->source, copy->bytes);
+}
+
 /* What a GPU's program on the emulator shows is that it runs. */
 static inline const char *bench_note(const Bench *bench)
 {

@@ -4,7 +4,7 @@
 # [--build DIR]: what a day with a GPU should show, in calls of at most nine minutes each, with the driver and nothing else:
 #
 #     gpu.sh --phases smoke        is anything wrong, and what: a minute
-#     gpu.sh --phases correct      the emulator's assumptions, every kernel against the reference, the cpu's losses
+#     gpu.sh --phases correct      the emulator's assumptions, the cpu's losses, every kernel against the reference
 #     gpu.sh --phases speed        products (FP8, too), GPT-2 124M and attention against cuBLASLt and PyTorch, in one run
 #     gpu.sh --phases counters     the hardware's counters of eight kernels (ncu)
 #     gpu.sh --phases more         where time is left: memory.offload, what GPUs exchange, the other modes, every operation's speed
@@ -30,7 +30,7 @@ usage() {
 # group: its phases, in order.
 declare -A groups=(
     [smoke]='smoke'
-    [correct]='fragments forced agreement rounds selftest parity sanitizer'
+    [correct]='fragments agreement parity hopper rounds forced selftest sanitizer'
     [speed]='losses products fp8 tuning gpt2 small attention trace'
     [counters]='counters'
     [more]='offload collectives bandwidth modes operations'
@@ -41,7 +41,8 @@ declare -A titles=(
     [forced]='Products by each kernel, against the reference'
     [agreement]='Large products and attention, number by number'
     [rounds]='The same, every block going round many times'
-    [selftest]='Every operation against the reference'
+    [hopper]="Hopper's operations against the reference"
+    [selftest]='Every operation, or every other one, against the reference'
     [parity]='The same losses as on the cpu'
     [sanitizer]="compute-sanitizer on Hopper's kernels"
     [losses]='GPT-2 124M: losses by mode and library'
@@ -60,7 +61,7 @@ declare -A titles=(
     [counters]='Counters of eight kernels'
 )
 
-device=cuda list=correct,speed,counters only_ops='' op_seconds='' out='' allowed='' build='' card_memory=0
+device=cuda list=smoke,correct,speed only_ops='' op_seconds='' out='' allowed='' build='' card_memory=0
 while [ $# -gt 0 ]; do
     [ $# -ge 2 ] || usage
     case $1 in
@@ -88,8 +89,8 @@ allowed=${allowed:-$((540 * $(wc -w <<<"${list//,/ }")))}
 deadline=$allowed # bash counts SECONDS from its own start
 # Checkpoints of 124M parameters go to memory where there is some: the disk is not what is measured.
 work=$(mktemp -d -p "$([ -w /dev/shm ] && [ "$device" = cuda ] && echo /dev/shm || echo "${TMPDIR:-/tmp}")")
-trap 'stop_peer; rm -rf "$work"' EXIT
-peer_pid=''
+trap 'stop_peer; stop_clocks >/dev/null; rm -rf "$work"' EXIT
+peer_pid='' tested_ops=''
 failures=0
 
 # --- Sizes -----------------------------------------------------------------------------------------------------------
@@ -98,7 +99,8 @@ if [ "$device" = emu ]; then
     tiny=--tiny measure_s=0 patience=10
     layers=1 width=32 heads=2 vocabulary=264 length=16 batch=2 rounds=1 loss_steps=3
     parity_layers=1 parity_width=32 parity_length=16 parity_steps=3 parity_modes='bf16 fp32' parity_families=gpt2
-    forced_list='wgmma-256x256:1 wgmma-256x128:3 wgmma-256x256-joint:1' large=132 # as a large GPU
+    forced_16bit='wgmma-256x256:1 wgmma-256x128:3 wgmma-256x256-joint:1' forced_codes=wgmma-fp8-256x256:1 forced_f32=''
+    covering=--pairs large=132 # as a large GPU
     op_seconds=${op_seconds:-120}
     # All operations take minutes when emulated: these stand for them.
     only_ops=${only_ops:-'matmul combine norm_forward'}
@@ -107,9 +109,12 @@ else
     layers=12 width=768 heads=12 vocabulary=50304 length=1024 batch=32 rounds=3 loss_steps=15
     parity_layers=2 parity_width=64 parity_length=64 parity_steps=20 parity_modes='bf16 fp16 tf32 fp32'
     parity_families='gpt2 llama'
-    forced_list='wgmma-256x256:1 wgmma-256x128:1 wgmma-128x256:1 wgmma-256x256:3 wgmma-256x128:3'
-    forced_list+=' wgmma-128x256:3 wgmma-256x256-joint:1 wgmma-256x128-joint:1 wgmma-128x256-joint:1'
-    forced_list+=' mma-128x256,ffma-128x128:1 mma-128x128,ffma-64x64:3 mma-128x64,mma-64x64:1' large='' # its own number of multiprocessors
+    forced_16bit='wgmma-256x256:1 wgmma-256x128:1 wgmma-128x256:1 wgmma-256x256:3 wgmma-256x128:3'
+    forced_16bit+=' wgmma-128x256:3 wgmma-256x256-joint:1 wgmma-256x128-joint:1 wgmma-128x256-joint:1'
+    forced_16bit+=' mma-128x256:1 mma-128x128:3 mma-128x64,mma-64x64:1'
+    forced_codes='wgmma-fp8-256x128:1 wgmma-fp8-256x128:3 wgmma-fp8-256x256,wgmma-fp8-256x128-joint:1'
+    forced_f32='ffma-128x128:1 ffma-64x64:3'
+    covering='' large='' # its own number of multiprocessors
     op_seconds=${op_seconds:-20}
 fi
 # Steps of one turn, so that every mode's turn takes a few seconds.
@@ -143,6 +148,47 @@ tool() {
     fi
 }
 
+# --- Clocks while it computes: an idle GPU's say nothing ---
+timed_phases=' products fp8 gpt2 small attention modes '
+clocks_pid=''
+
+# A sample every 100 ms until stop_clocks.
+start_clocks() {
+    local reasons=clocks_event_reasons.active
+    case $timed_phases in *" $1 "*) ;; *) return 0 ;; esac
+    command -v nvidia-smi >/dev/null || return 0
+    # Drivers before 535 call it so.
+    nvidia-smi -i 0 --query-gpu=$reasons --format=csv,noheader >/dev/null 2>&1 || reasons=clocks_throttle_reasons.active
+    nvidia-smi -i 0 --query-gpu=clocks.sm,power.draw,utilization.gpu,$reasons --format=csv,noheader,nounits -lms 100 \
+        >"$work/clocks" 2>/dev/null &
+    clocks_pid=$!
+}
+
+# stop_clocks NAME: of the samples in which the GPU was busy, the medians, and what held the clock back.
+stop_clocks() {
+    local clock power count
+    [ -n "$clocks_pid" ] || return 0
+    kill "$clocks_pid" 2>/dev/null
+    wait "$clocks_pid" 2>/dev/null
+    clocks_pid=''
+    awk -F', *' 'NF == 4 && $3 >= 50' "$work/clocks" >"$work/busy"
+    count=$(wc -l <"$work/busy")
+    [ "$count" -gt 0 ] || return 0
+    clock=$(cut -d, -f1 "$work/busy" | median) power=$(cut -d, -f2 "$work/busy" | median)
+    # Of the reasons' bits 0x4 is the power limit, 0x80 its hardware brake, 0x20 and 0x40 are heat.
+    awk -F', *' -v clock="$clock" -v power="$power" -v name="$1" -v json="$work/json" '
+        function bits(place) { return index("0123456789abcdef", tolower(substr($4, length($4) - place, 1))) - 1 }
+        { capped += int(bits(0) / 4) % 2 || int(bits(1) / 8) % 2; hot += int(bits(1) / 2) % 4 > 0 }
+        NR == 1 || $1 < least { least = $1 }
+        $1 > most { most = $1 }
+        END {
+            printf "\nClocks, of %d samples under load: %g MHz (%d to %d), %g W; held back by power in %.0f%%, by heat in %.0f%%.\n",
+                NR, clock, least, most, power, 100 * capped / NR, 100 * hot / NR
+            printf "{\"bench\":\"clocks\",\"phase\":\"%s\",\"samples\":%d,\"sm_mhz\":%g,\"least_mhz\":%d,\"power_w\":%g,\"capped\":%.2f,\"hot\":%.2f}\n",
+                name, NR, clock, least, power, capped / NR, hot / NR >>json
+        }' "$work/busy"
+}
+
 # phase NAME: the function's output becomes a section of the page, and what it said of a failure follows, whole.
 phase() {
     local title=${titles[$1]} code start=$SECONDS
@@ -152,8 +198,10 @@ phase() {
         failures=$((failures + 1))
         return
     fi
+    start_clocks "$1"
     "phase_$1" >"$work/section" 2>"$work/errors"
     code=$?
+    stop_clocks "$1" >>"$work/section"
     {
         printf '\n## %s\n\n' "$title"
         cat "$work/section"

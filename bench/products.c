@@ -3,12 +3,12 @@
  * The CUDA backend's own matrix products against cuBLASLt's, on the products of training, and its kernels of 16-bit
  * products against each other.
  *
- *     products [--device cuda|emu] [--seconds S] [--tiny] [--json FILE]
+ *     products [--device cuda|emu] [--seconds S] [--tiny] [--json FILE] [rates]
  *
  * A linear layer y[M,out] = x[M,in] w[out,in]^T: forward, dgrad dx = dy w, and wgrad dw += dy^T x into f32.  Both
  * contenders, and in bf16 every kernel of large tiles, forced (product_kernels.h), read and write the same tensors, in
  * turn; where there is no cuBLASLt its columns stay empty.  Rates are 2 M in out / median time.  Times only: whether
- * the products are right is what bench/agreement says.
+ * the products are right is what bench/agreement says.  rates: one line, of the largest square and of a copy.
  */
 #include "bench/product_kernels.h"
 
@@ -260,19 +260,50 @@ static HsStatus open_rival(Bench *bench, Rival *rival)
     return status;
 }
 
+/* What a machine can do at most, in a second: whether this is the GPU that one thinks it is, and runs as it should. */
+static HsStatus print_rates(Bench *bench, Rival *rival)
+{
+    const int64_t side = bench->tiny ? 128 : 8192;
+    HsTensor x = hs_tensor_2d(NULL, HS_BF16, side, side), w = x, y = x;
+    HsTensor *const all[] = { &x, &w, &y };
+    BenchCopy copy;
+    HsStatus status = bench_open_copy(bench, &copy, bench->tiny ? 1u << 12 : 1u << 30);
+    for (int i = 0; status == HS_OK && i < 3; i++)
+        status = bench_normal(bench, all[i], 0.5);
+    const HsMatmulArgs args = { .a.values = x, .b.values = w, .transpose_b = true, .alpha = 1.0f, .c = y };
+    HsContext second = bench->context;
+    BenchContender contenders[] = { { .context = &bench->context, .call = call_matmul, .arguments = &args },
+                                    { .context = &second, .call = bench_call_copy, .arguments = &copy },
+                                    { .context = &rival->context, .call = call_matmul, .arguments = &args } };
+    if (status == HS_OK)
+        status = bench_contend(bench, contenders, rival->usable ? 3 : 2);
+    const double flops = 2.0 * (double)side * (double)side * (double)side;
+    if (status == HS_OK) {
+        printf("rates: %" PRId64 "^3 in bf16 %.4g TFLOP/s", side, flops / contenders[0].median_ms * 1e-9);
+        if (rival->usable)
+            printf(" (cuBLASLt %.4g)", flops / contenders[2].median_ms * 1e-9);
+        printf(", a copy %.4g TB/s\n", 2.0 * (double)copy.bytes / contenders[1].median_ms * 1e-9);
+    }
+    for (int i = 0; i < 3; i++)
+        bench_release(bench, all[i]);
+    return status;
+}
+
 int main(int argc, char **argv)
 {
     Bench bench;
     Rival rival = { .usable = false };
     const char *more;
     HsStatus status = bench_open(&bench, argc, argv, &more);
+    if (status == HS_OK && more && strcmp(more, "rates") != 0)
+        status = hs_fail(HS_EINVAL, "%s is not known; rates, or nothing for all products", more);
     if (status != HS_OK)
         return bench_fail(&bench);
     printf("%s", bench_note(&bench));
     rival.usable = open_rival(&bench, &rival) == HS_OK;
     if (!rival.usable)
         printf("No rival: %s\n\n", hs_error_message());
-    status = bench_layers(&bench, &rival);
+    status = more ? print_rates(&bench, &rival) : bench_layers(&bench, &rival);
     const int result = status == HS_OK ? 0 : bench_fail(&bench);
     bench_device_close(&rival.device, &rival.context);
     bench_close(&bench);

@@ -40,6 +40,8 @@ link() {
         program=("$work/ops" --filter 'fp8_products/*')
     elif [ "$op" = agreement ]; then
         program=("$work/agreement" --device emu --tiny products)
+    elif [ "$op" = agreement_codes ]; then
+        program=("$work/agreement" --device emu --tiny codes)
     elif [ "$op" = agreement_attention ]; then
         program=("$work/agreement" --device emu --tiny attention)
     elif [ "$op" = tiles_joint ]; then
@@ -329,7 +331,10 @@ plant 'codes: the scales of a for b' $unit $header 'of_a ? parameters.scales.a_b
     'parameters.scales.a_blocks'
 plant 'codes: no scale of b' $unit matmul_fp8.cuh 'HS_SCALING_FACTOR(scales.a) * HS_SCALING_FACTOR(scales.b)' \
     'HS_SCALING_FACTOR(scales.a)'
-unit=matmul_fp8.cu
+op=agreement_codes
+plant 'codes, going round: the scales of the first tile' $unit $header 'hopper_work(product.deal, number(), item);' \
+    'hopper_work(product.deal, number(), 0);'
+op=codes unit=matmul_fp8.cu
 plant 'codes, mma: promoted every 512 of k' $unit $unit 'step % PART_STEPS == PART_STEPS - 1' \
     'step % (4 * PART_STEPS) == 4 * PART_STEPS - 1'
 plant 'codes, mma: all products are summed straight' $unit $unit 'sum != FP8_STRAIGHT &&' 'false &&'

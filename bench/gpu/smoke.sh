@@ -53,12 +53,20 @@ train() {
     three_steps "$name" "$device" "$@" && same_losses "$name" "$other" "$distance"
 }
 
+# What the machine can do at most: a figure that is far off is not this project's.
+smoke_rates() {
+    local tool
+    tool products
+    # shellcheck disable=SC2086
+    "${tool[@]}" --device "$device" --seconds 0.3 $tiny rates
+}
+
 phase_smoke() {
     local code=0 tile tool self
     tool trainer
     self=("${tool[@]}" selftest --device "$device" --no-speed --pairs)
     # A function of this shell has no timeout: in a child it has one.
-    export -f tool limited tiny_run train three_steps same_losses smoke_fragments losses_of
+    export -f tool limited tiny_run train three_steps same_losses smoke_fragments smoke_rates losses_of
     export work here device tiny cublaslt build deadline patience parity_layers parity_width parity_length parity_steps
     command -v nvidia-smi >/dev/null && [ "$device" = cuda ] &&
         nvidia-smi --query-gpu=name,driver_version,clocks.sm,clocks.max.sm,power.draw --format=csv,noheader | sed 's/^/- /'
@@ -78,5 +86,10 @@ phase_smoke() {
     attempt "kernels that begin early" bash -c 'train early hopper 0 kernels.cuda_graph=false' || code=1
     attempt "recorded steps" bash -c 'train recorded hopper 0 kernels.overlap=false' || code=1
     attempt "recorded steps whose kernels begin early" bash -c 'train both hopper 0' || code=1
+    if attempt "a large product and a copy" bash -c smoke_rates; then
+        sed -n 's/^rates: /  /p' "$work/attempt"
+    else
+        code=1
+    fi
     return $code
 }

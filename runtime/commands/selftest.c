@@ -30,7 +30,8 @@ enum {
 
 typedef struct Arguments {
     const char *device, *op, *match, *tune, *config_path; /* device NULL: not said */
-    const char *forced;                                   /* kernels of products */
+    HsForcedKernels forced[HS_MOST_FORCED];               /* of products */
+    int forced_count;
     int64_t threads, slices;
     bool with_speed, cublaslt, list, pairs, hashes;
     HsOverrides overrides;
@@ -49,11 +50,12 @@ static const struct argp_option options[] = {
     { "list", OPTION_LIST, NULL, 0, "print the operations' names and test nothing", 0 },
     { "threads", 't', "N", 0, "worker threads; 0: one a core (0)", 0 },
     { "cublaslt", OPTION_CUBLASLT, NULL, 0, "matrix products by cuBLASLt (cuda)", 0 },
-    { "force-tile", OPTION_FORCE_TILE, "NAME[,NAME ...]", 0,
+    { "force-tile", OPTION_FORCE_TILE, "NAME[,NAME ...][:SLICES]", 0,
       "of --op matmul: each product by the first of these kernels that can serve it (wgmma-256x256, mma-128x128, ...; "
-      "a wrong name lists them); cuda, emu",
+      "a wrong name lists them); said several times: by each in turn, for the reference's time once; cuda, emu",
       0 },
-    { "slices", OPTION_SLICES, "N", 0, "of --op matmul: k in N slices where it is long enough; cuda, emu", 0 },
+    { "slices", OPTION_SLICES, "N", 0,
+      "of --op matmul: k in N slices where it is long enough and --force-tile says no number; cuda, emu", 0 },
     { "no-speed", OPTION_NO_SPEED, NULL, 0, "check errors only; so it is on emu", 0 },
     { "tune", OPTION_TUNE, "FILE", 0,
       "measure which kernel suits each matrix product of training on this GPU, and write the table FILE for "
@@ -63,6 +65,30 @@ static const struct argp_option options[] = {
       1 },
     { 0 },
 };
+
+/* NAME[,NAME ...][:SLICES] */
+static void parse_forced(struct argp_state *state, Arguments *arguments, char *text)
+{
+    if (arguments->forced_count == HS_MOST_FORCED)
+        argp_error(state, "--force-tile can be said %d times at most", HS_MOST_FORCED);
+    HsForcedKernels *const forced = &arguments->forced[arguments->forced_count++];
+    char *const colon = strchr(text, ':');
+    if (colon) {
+        *colon = '\0';
+        forced->slices = (int)hs_argument_integer(state, "--force-tile", colon + 1, 1, HS_TUNING_MOST_SLICES);
+    }
+    forced->kernels = text;
+}
+
+/* --slices serves what --force-tile leaves open, or alone. */
+static void take_slices(Arguments *arguments)
+{
+    if (arguments->slices && arguments->forced_count == 0)
+        arguments->forced_count = 1;
+    for (int i = 0; i < arguments->forced_count; i++)
+        if (arguments->forced[i].slices == 0)
+            arguments->forced[i].slices = (int)arguments->slices;
+}
 
 static error_t parse(int key, char *argument, struct argp_state *state)
 {
@@ -90,7 +116,7 @@ static error_t parse(int key, char *argument, struct argp_state *state)
         arguments->cublaslt = true;
         return 0;
     case OPTION_FORCE_TILE:
-        arguments->forced = argument;
+        parse_forced(state, arguments, argument);
         return 0;
     case OPTION_SLICES:
         arguments->slices = hs_argument_integer(state, "--slices", argument, 1, HS_TUNING_MOST_SLICES);
@@ -113,7 +139,8 @@ static error_t parse(int key, char *argument, struct argp_state *state)
     case ARGP_KEY_END:
         if (arguments->config_path && !arguments->tune)
             argp_error(state, "--config is for --tune FILE: add that, or leave --config out");
-        if ((arguments->forced || arguments->slices) && (!arguments->op || strcmp(arguments->op, "matmul") != 0))
+        take_slices(arguments);
+        if (arguments->forced_count > 0 && (!arguments->op || strcmp(arguments->op, "matmul") != 0))
             argp_error(state, "--force-tile and --slices are for --op matmul: add that");
         if (arguments->overrides.count > 0 && !arguments->config_path)
             argp_error(state, "%s changes a configuration: --config FILE is missing", arguments->overrides.items[0]);
@@ -177,21 +204,13 @@ static HsStatus tune(const Arguments *arguments)
     return status;
 }
 
-static HsStatus force_products(const Arguments *arguments, HsEngine *engine)
+static HsStatus check_forced(const Arguments *arguments, const HsEngine *engine)
 {
-    if (!arguments->forced && !arguments->slices)
-        return HS_OK;
-    if (!engine->tuner || arguments->cublaslt)
+    if (arguments->forced_count > 0 && (!engine->tuner || arguments->cublaslt))
         return hs_fail(HS_ECONFIG,
                        "--force-tile and --slices choose among a GPU's kernels, and this is %s: say --device "
                        "cuda or emu%s",
                        engine->why, arguments->cublaslt ? ", without --cublaslt" : "");
-    HS_TRY(engine->tuner->force(&engine->device, arguments->forced, (int)arguments->slices));
-    printf("products: forced to %s, slices: ", arguments->forced ? arguments->forced : "no kernel");
-    if (arguments->slices)
-        printf("%d\n", (int)arguments->slices);
-    else
-        printf("as the model finds best\n");
     return HS_OK;
 }
 
@@ -208,8 +227,11 @@ static HsStatus test(const Arguments *arguments)
                                        .pairs = arguments->pairs,
                                        .hashes = arguments->hashes,
                                        .match = arguments->match,
+                                       .forced = arguments->forced,
+                                       .forced_count = arguments->forced_count,
+                                       .tuner = engine.tuner,
                                        .with_speed = arguments->with_speed && !engine.emulated };
-    HsStatus status = force_products(arguments, &engine);
+    HsStatus status = check_forced(arguments, &engine);
     if (status == HS_OK)
         status = hs_selftest_run(&engine.context, &wanted, stdout, &failures);
     hs_engine_deinit(&engine);

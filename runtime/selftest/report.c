@@ -47,6 +47,7 @@ static HsStatus context_for(HsTrial *trial, const HsContext *given, HsContext *c
     HsTensor shapes[HS_TRIAL_OPERANDS] = { 0 };
     for (int i = 0; i < HS_TRIAL_OPERANDS; i++)
         shapes[i] = trial->operands[i].tensor;
+    hs_trial_place_amax(trial, shapes);
     HS_TRY(for_timing && test->timed_call ? test->timed_call(trial, context, shapes)
                                           : test->call(trial, context, shapes));
     context->dry_run = false;
@@ -135,8 +136,12 @@ HsStatus hs_selftest_check_all(HsContext *contexts, int count, int op, HsCaseCho
             continue;
         status = hs_trial_create(&trial, op_rows[op].name, test, &test->cases[index], seed_of(op, index),
                                  contexts->device, false);
-        for (int i = 0; i < count && status == HS_OK; i++)
-            status = run_case(&trial, &contexts[i], &reports[i]);
+        for (int i = 0; i < count && status == HS_OK; i++) {
+            if (choice.prepare)
+                status = choice.prepare(choice.arguments, &contexts[i], i);
+            if (status == HS_OK)
+                status = run_case(&trial, &contexts[i], &reports[i]);
+        }
         hs_trial_destroy(&trial, contexts);
     }
     free(keep);

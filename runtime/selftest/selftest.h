@@ -9,9 +9,10 @@
 
 #include <stdio.h>
 
+#include "kernels/tuning/tuning.h"
 #include "runtime/selftest/speed.h"
 
-enum { HS_COMPLAINT_BYTES = 256, HS_COMPLAINTS_KEPT = 3, HS_OP_TIMINGS = 8 };
+enum { HS_COMPLAINT_BYTES = 256, HS_COMPLAINTS_KEPT = 3, HS_OP_TIMINGS = 8, HS_MOST_FORCED = 32 };
 
 /* A case that failed, and how. */
 typedef struct HsComplaint {
@@ -36,6 +37,9 @@ typedef struct HsCaseChoice {
     bool pairs;
     bool (*wanted)(const HsCase *config);
     const char *match;
+    /* Called before context number `index` takes a case (NULL: nothing is), with `arguments`; its error ends the run. */
+    HsStatus (*prepare)(const void *arguments, HsContext *context, int index);
+    const void *arguments;
 } HsCaseChoice;
 
 /* Operations, in the order of kernels/ops/ops.h. */
@@ -52,17 +56,28 @@ HsStatus hs_selftest_check_all(HsContext *contexts, int count, int op, HsCaseCho
 HsStatus hs_selftest_time(HsContext *context, int op, const HsRoofline *roofline, const HsSpeedPlan *plan, int most,
                           HsOpReport *report);
 
+/* What HsTuner.force is given: names with commas (NULL: the choice is free), and slices of k (0: likewise). */
+typedef struct HsForcedKernels {
+    const char *kernels;
+    int slices;
+} HsForcedKernels;
+
 typedef struct HsSelftestOptions {
     const char *op, *match; /* the cases of one operation, those with `match` in their description; NULL: all */
-    bool pairs;             /* of the cases a pairwise covering */
-    bool hashes;            /* a hash of what was written in each line */
+    /* Products by each of these choices in turn, a line each; what a case expects is found once.  forced_count 0: as
+     * they are chosen without. */
+    const HsForcedKernels *forced;
+    int forced_count; /* at most HS_MOST_FORCED */
+    const HsTuner *tuner;
+    bool pairs;  /* of the cases a pairwise covering */
+    bool hashes; /* a hash of what was written in each line */
     bool with_speed;
 } HsSelftestOptions;
 
 /* Run cases on context's backend and print one line per operation that has some to `out`: number of cases, worst error as a
  * fraction of its tolerance, and, with_speed, the rate of one larger case and its share of the limit it is bound by.
  * Lines below it describe the first failures.  *failures counts the cases out of tolerance or refused; errors: HS_EINVAL
- * for an unknown operation, or a text that no case has, HS_ENOMEM. */
+ * for an unknown operation, or a text that no case has, HS_ECONFIG for a kernel that there is not, HS_ENOMEM. */
 HsStatus hs_selftest_run(HsContext *context, const HsSelftestOptions *options, FILE *out, int *failures);
 
 #endif

@@ -3,9 +3,22 @@
 # Which kernels serve: selftest --force-tile and --slices, kernels.hopper, HALFSTEP_MULTIPROCESSORS, and what is refused.
 . "$(dirname "$0")/lib.sh"
 
-expect 0 "$trainer" selftest "${pairs[@]}" --device emu --no-speed --op matmul --force-tile wgmma-256x128,mma-64x64 --slices 2
-says out "products: forced to wgmma-256x128,mma-64x64, slices: 2"
-says out "matmul"
+expect 0 "$trainer" selftest "${pairs[@]}" --device emu --no-speed --op matmul --match 'f16 ->' --hashes \
+    --force-tile wgmma-256x128,mma-64x64 --slices 2 --force-tile mma-64x64:1 --force-tile mma-64x64
+same <(grep '^products' out) - <<'TEXT'
+products: forced to wgmma-256x128,mma-64x64, slices: 2
+products: forced to mma-64x64, slices: 1
+products: forced to mma-64x64, slices: 2
+TEXT
+# Each line is of its kernels: the bits of one that was forced alone.
+grep '^matmul' out >together
+expect 0 "$trainer" selftest "${pairs[@]}" --device emu --no-speed --op matmul --match 'f16 ->' --hashes --force-tile mma-64x64:1
+same <(sed -n 2p together) <(grep '^matmul' out)
+! cmp -s <(sed -n 2p together) <(sed -n 3p together) || fail "one slice and two give the same bits: $(cat together)"
+expect 2 "$trainer" selftest --device emu --op matmul --force-tile mma-64x64:0
+says err "--force-tile must be a whole number from 1 to 32 (got 0)"
+expect 2 "$trainer" selftest --device emu --op matmul --force-tile mma-64x64 --force-tile wgmma-1x1
+says err "no kernel wgmma-1x1 on this GPU"
 expect 2 "$trainer" selftest --device emu --op matmul --force-tile wgmma-256x128,wgmma-1x1
 says err "no kernel wgmma-1x1 on this GPU: use some of ffma-128x128,"
 expect 2 env HALFSTEP_EMU_SHARED=163 "$trainer" selftest --device emu --op matmul --force-tile wgmma-256x128

@@ -31,14 +31,29 @@ cat >tools/compute-sanitizer <<'SH'
 #!/bin/bash
 tool=$2
 while [ "$1" != env ]; do shift; done
-case "$tool $*" in racecheck*attention) echo "========= Error: Race reported between Write and Read"; exit 9 ;; esac
+case "$tool $*" in synccheck*attention) echo "========= Error: Race reported between Write and Read"; exit 9 ;; esac
 echo "========= COMPUTE-SANITIZER"
 echo "========= ERROR SUMMARY: 0 errors"
 SH
+cat >tools/nvidia-smi <<'SH'
+#!/bin/bash
+case "$*" in
+*-lms*)
+    while :; do
+        printf '1755, 640.50, 99, 0x0000000000000004\n1980, 500.00, 98, 0x0000000000000000\n345, 80.00, 0, 0x0000000000000001\n'
+        sleep 0.1
+    done
+    ;;
+*memory.total,*) printf 'name, clocks\nSTAND-IN, 345 MHz\n' ;;
+*memory.total*) echo 81559 ;;
+*) echo STAND-IN ;;
+esac
+SH
 cat >tools/ncu <<'SH'
 #!/bin/bash
-asked=()
+asked=() metrics=''
 while [ "$1" != env ]; do
+    [ "$1" != --metrics ] || metrics=yes
     [ "$1" != --kernel-id ] || { name=${2#*^} && asked+=("${name%%\$*}"); }
     shift
 done
@@ -48,6 +63,7 @@ echo '"ID","Process ID","Process Name","Host Name","Kernel Name","Context","Stre
 echo '"0","1","p","h","matmul_hopper_kernel","1","7","(384, 1, 1)","(132, 1, 1)","0","9.0","GPU Speed Of Light Throughput","Duration","us","96.5"'
 echo '"0","1","p","h","matmul_hopper_kernel","1","7","(384, 1, 1)","(132, 1, 1)","0","9.0","GPU Speed Of Light Throughput","DRAM Throughput","%","41.2"'
 echo '"1","1","p","h","update_kernel","1","7","(256, 1, 1)","(132, 1, 1)","0","9.0","GPU Speed Of Light Throughput","Duration","us","12.0"'
+[ -z "$metrics" ] || echo '"0","1","p","h","matmul_hopper_kernel","1","7","(384, 1, 1)","(132, 1, 1)","0","9.0","Command line profiler metrics","lts__t_bytes.sum","Mbyte","321.5"'
 for name in "${asked[@]}"; do
     case $name in
     matmul_hopper_kernel | update_kernel) ;;
@@ -59,16 +75,19 @@ chmod +x tools/*
 
 mkdir empty && cd empty || exit 1
 PATH=$scratch/tools:$PATH expect 1 "$scratch/package/gpu.sh" --device emu --out results \
-    --phases fragments,agreement,selftest,parity,sanitizer,losses,products,fp8,tuning,gpt2,small,attention,trace,counters,collectives --ops matmul,combine
+    --phases fragments,agreement,forced,hopper,selftest,parity,sanitizer,losses,products,fp8,tuning,gpt2,small,attention,trace,counters,collectives --ops matmul,combine
 page=results/README.md
 says err "results: results (1 phases failed"
 says $page "| wgmma n256, both across | exact | 16384 of 16384 | holds |"
 says $page "| 520 x 264 x 328 | forward | GELU, bias, pre | bf16 -> bf16 | 0, 0 | 0, 0 | 0, 0 | 0, 0 |"
 says $page "laid out for 132 multiprocessors"
-says $page "2 operations within tolerance, 0 not."
+says $page "- wgmma-256x128, slices: 3, laid out for 132 multiprocessors: "
+says $page "- wgmma-fp8-256x256, slices: 1, laid out for 4 multiprocessors: "
+says $page "| 272 x 144 x 160 | forward | e4m3 x e4m3, tensor | bf16 | none wrong, "
+[ "$(grep -c '^1 operations within tolerance, 0 not.' $page)" = 2 ] || fail "Hopper's operation, and the other: $(grep within $page)"
 says $page "| gpt2 | bf16 |"
 says $page "| memcheck | attention | clean |"
-says $page "| racecheck | attention | exit code 9: see log.txt |"
+says $page "| synccheck | attention | exit code 9: see log.txt |"
 says results/log.txt "Race reported between Write and Read"
 says $page "    ========= Error: Race reported between Write and Read"
 says $page "| bf16 | 3 | "
@@ -78,8 +97,12 @@ says $page "| tiny | layer | 96 x 64 x 160 | forward | bf16 |"
 says $page "| tiny | wgrad | 160 x 64 x 272 | E5M2 x E4M3 |"
 says $page "choices in results/tuning.txt: set kernels.tuning to it"
 says $page "| bf16 | tuned | "
-says $page "| matmul_hopper_kernel | 96.5 us |  |  | 41.2 % |  |  |"
-says $page "| update_kernel | 12.0 us |"
+says $page "| matmul_hopper_kernel | 3 | (132, 1, 1) | 96.5 us |  |  | 41.2 % |  |  |"
+says $page "| update_kernel | 3 | (132, 1, 1) | 12.0 us |"
+says $page "Product 3: nt, "
+says $page "| matmul_hopper_kernel 0 | lts__t_bytes.sum | 321.5 Mbyte |"
+says $page "held back by power in 50%, by heat in 0%."
+says results/results.json '"bench":"clocks","phase":"gpt2"'
 says $page "| all_reduce | tree | f32 | 100003 | 0.0 |"
 says results/results.json '"operation":"all_gather","exact":false,"ranks":2'
 says results/trace.json '"name":"matmul"'
