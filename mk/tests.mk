@@ -106,8 +106,8 @@ asan: ## the tests under AddressSanitizer and LeakSanitizer
 ubsan: ## the tests under UndefinedBehaviorSanitizer
 	+$(MAKE) BUILD=build/ubsan OPTIMIZE=-O1 SANITIZE="-fsanitize=undefined -fno-sanitize-recover=all" run-tests
 
-.PHONY: check check-format check-deps check-size check-docs format
-check: check-format check-deps check-size check-warnings check-docs $(if $(NVCC),check-kernels) ## format, folder dependencies, file sizes, warnings, generated documents, kernels
+.PHONY: check check-format check-deps check-size check-plants check-docs format
+check: check-format check-deps check-size check-plants check-warnings check-docs $(if $(NVCC),check-kernels) ## format, folder dependencies, file sizes, warnings, generated documents, kernels
 check-format:
 	@clang-format --dry-run -Werror $(C_FILES)
 check-deps: ## arrows between folders point one way; each outside library is used in one file
@@ -116,6 +116,8 @@ check-size: ## no function over 80 lines, no CUDA kernel over 120; rooms and tes
 	@tests/check_size.sh $(C_FILES)
 	@tests/check_durations.sh
 	@tests/check_lines.sh
+check-plants: ## each mistake that a campaign plants changes a text that is there
+	@for script in planted.sh ptx/planted.sh twins/run.sh gpu_faults.sh; do tests/$$script texts || exit 1; done
 # In a separate folder, unless this build has no warnings already.
 .PHONY: check-warnings
 check-warnings: ## no file, tests included, compiles with a warning

@@ -1,12 +1,13 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
-# gpu_faults.sh [smoke]: the calls of bench/gpu.sh whole, on the emulator; then faults put into one operation's kernel (wrong
+# gpu_faults.sh [smoke|texts]: the calls of bench/gpu.sh whole, on the emulator; then faults put into one operation's kernel (wrong
 # numbers, a write outside its tensor, no end), which must leave the other operations' results whole and say what it was; and
 # ten faults of which smoke has to name the first step that cannot be right.  With `smoke` these alone.  About 25 minutes:
 # `make test-gpu-script`, which passes the tools.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 2
-build=${BUILD:?make test-gpu-script} failures=0
+. tests/plant.sh
+build=${BUILD:-build} failures=0 count=0
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 mkdir "$work/empty"
@@ -16,9 +17,9 @@ fail() {
     failures=$((failures + 1))
 }
 
-bench/package/make.sh "$build" "$work/package" || exit 2
+[ -n "$texts" ] || bench/package/make.sh "$build" "$work/package" || exit 2
 calls=(smoke correct speed counters more)
-[ "${1:-}" != smoke ] || calls=()
+[ -z "${1:-}" ] || calls=()
 for phases in "${calls[@]}"; do
     if (cd "$work/empty" && "$work/package/gpu.sh" --device emu --phases $phases --out "$work/$phases") >"$work/said" 2>&1; then
         echo "ok    $phases: $(tail -n 1 "$work/said")"
@@ -34,8 +35,9 @@ plant() {
     rm -rf "$planted" "$work/faulty"
     mkdir -p "$planted/$(dirname "$unit")" "$planted/$(dirname "$file")"
     cp "$unit" "$planted/$unit"
-    OLD=$4 NEW=$5 perl -0pe 's/\Q$ENV{OLD}\E/$ENV{NEW}/ and $n++; END { exit !$n }' "$file" >"$planted/changed" ||
-        { fail "$name: $file does not hold what is to be changed"; return 1; }
+    count=$((count + 1))
+    exchange "$file" "$4" "$5" "$planted/changed" || { fail "$name: $file does not hold what is to be changed"; return 1; }
+    [ -z "$texts" ] || return 1
     mv "$planted/changed" "$planted/$file"
     # shellcheck disable=SC2015,SC2086
     $CXX -I"$planted" $CXXFLAGS -x c++ -c -o "$planted/planted.emu.o" "$planted/$unit" &&
@@ -99,5 +101,5 @@ fi
 fault 'wrong numbers' 'sine = fmaf(square, sine, -1.0f / 6);' 'sine = fmaf(square, sine, -1.0f / 5);' ' is .*, expected '
 fault 'a write outside' 'task.y.store(first, a);' 'task.y.store(first + ((int64_t)1 << 28), a);' 'rope_kernel'
 fault 'no end' 'item < items; item += THREADS' 'item < items; item += 0' 'no end in 25 s'
-echo "$failures failures"
+echo "$count planted, $failures failures"
 [ $failures -eq 0 ]

@@ -1,12 +1,14 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
-# planted.sh [PATTERN]: mistakes put into the kernels themselves, Hopper's most of all, one at a time, each of which the emulator has to find by
+# planted.sh [PATTERN|texts]: mistakes put into the kernels themselves, Hopper's most of all, one at a time, each of which the emulator has to find by
 # wrong results, a report, or a wait without end.  tests/emu plants the same kinds into small kernels in every test run;
 # this asks whether the real ones are covered.  With PATTERN, only those with a name that matches it (a regular
 # expression).  About 25 minutes: `make test-planted`, which passes the tools and PLANTED as the pattern.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 2
-build=${BUILD:?make test-planted} pattern=${1:-} failures=0 count=0
+. tests/plant.sh
+build=${BUILD:-build} pattern=${texts:+.} failures=0 count=0
+pattern=${pattern:-${1:-}}
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
@@ -15,7 +17,7 @@ settings=('1 pct late 1' '2 random late 1' '3 pct early 2' '4 random late 2' '5 
 
 # Programs that find mistakes: the self-test of an operation, or of products by each of Hopper's tiles, or exact sums of
 # code products, or the agreement of products or attention where blocks go round.  Copies use the emulator next to them.
-cp "$build/trainer" "$build/tests/room/ops" "$build/bench/agreement" "$work" || exit 2
+[ -n "$texts" ] || cp "$build/trainer" "$build/tests/room/ops" "$build/bench/agreement" "$work" || exit 2
 
 # How long a program of `op` may take: ten times what it takes without a mistake, so that a busy machine is no finding.
 declare -A limits
@@ -69,11 +71,12 @@ plant() {
     mkdir -p "$work/$(dirname "$unit")" "$work/$(dirname "$file")"
     # Found before the tree's own.
     cp "$unit" "$work/$unit"
-    if ! OLD=$4 NEW=$5 perl -0pe 's/\Q$ENV{OLD}\E/$ENV{NEW}/ and $n++; END { exit !$n }' "$file" >"$work/changed"; then
+    if ! exchange "$file" "$4" "$5" "$work/changed"; then
         echo "FAIL  $name: $file does not hold what is to be changed"
         failures=$((failures + 1))
         return
     fi
+    [ -z "$texts" ] || return 0
     mv "$work/changed" "$work/$file"
     # shellcheck disable=SC2086
     if ! $CXX -I"$work" $CXXFLAGS -x c++ -c -o "$work/planted.o" "$work/$unit" 2>"$work/errors" ||

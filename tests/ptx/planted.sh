@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
-# planted.sh [PATTERN]: mistakes in the text of inline assembly, one at a time: operands exchanged, constraints, immediates
+# planted.sh [PATTERN|texts]: mistakes in the text of inline assembly, one at a time: operands exchanged, constraints, immediates
 # and types that are wrong, instructions left out.  The emulator's own code does not hold that text (its preprocessed
 # source is the same with the mistake, which is checked), so that only the run of what nvcc makes of it can find them: by a
 # fault, results that are not ref's, bits that are not the host compiler's, or no end.  With PATTERN, only those whose names
@@ -8,7 +8,9 @@
 # shellcheck disable=SC1003,SC2016
 set -uo pipefail
 cd "$(dirname "$0")/../.." || exit 2
-build=$(realpath "${BUILD:-build}") pattern=${1:-} failures=0 count=0
+. tests/plant.sh
+build=$(realpath "${BUILD:-build}") pattern=${texts:+.} failures=0 count=0
+pattern=${pattern:-${1:-}}
 nvcc=${NVCC:-nvcc}
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -40,11 +42,12 @@ plant() {
     count=$((count + 1))
     [[ $unit != *_hopper.cu ]] || code=90a
     [[ $unit != *matmul_fp8.cu && $unit != */fragments.cu ]] || code=89
-    if ! OLD=$5 NEW=$6 perl -0pe 's/\Q$ENV{OLD}\E/$ENV{NEW}/ or die "is not there\n"' "$header" >"$work/tree/$header"; then
+    if ! exchange "$header" "$5" "$6" "$work/tree/$header"; then
         echo "FAIL  $name: the text to change is not in $header"
         failures=$((failures + 1))
         return
     fi
+    [ -z "$texts" ] || return 0
     local flags=(-x c++ -std=c++17 -D_GNU_SOURCE -DHS_EMU -E -P)
     [ -n "${compared[$unit]:-}" ] || compared[$unit]=$(g++ "${flags[@]}" -I. "$unit" | md5sum)
     if [ "$(g++ "${flags[@]}" -I"$work/tree" -I. "$unit" | md5sum)" != "${compared[$unit]}" ]; then
@@ -176,5 +179,5 @@ plant "fragments: the second kernel does not wait" grid $hop "fragments 227" 'as
 plant "fragments: descriptors of codes exchanged" wgmma $hop "fragments 227" '"%" a0 ", %" a1   \' '"%" a1 ", %" a0   \'
 plant "fragments: wgmma n64 takes other sums" wgmma $hop "fragments 227" 'HS_SUMS_32(i)  HS_SUMS_8(i), HS_SUMS_8(i + 8)' 'HS_SUMS_32(i)  HS_SUMS_8(i + 8), HS_SUMS_8(i)'
 
-echo "$count planted, $failures not found"
+echo "$count planted, $failures failures"
 exit $((failures > 0))

@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
-# run.sh: each wrapper of inline PTX and what CUTLASS, libcu++ or the CUDA headers have for the same instruction, by the
+# run.sh [texts]: each wrapper of inline PTX and what CUTLASS, libcu++ or the CUDA headers have for the same instruction, by the
 # machine code of both (twins.cu, compare.py); the interfaces of cuBLASLt and NCCL that are written out by hand and the
 # libraries' headers (libraries.cu); then mistakes planted into each, every one of which has to be found.
 # `make test-twins`, which passes BUILD and NVCC; where nvcc or headers cannot be had, the test is skipped.
@@ -8,12 +8,15 @@
 set -uo pipefail
 cd "$(dirname "$0")/../.." || exit 2
 what=twins
-. tests/cutlass.sh
-[ -n "${NVCC:-}" ] || skip "no nvcc was found"
-find_headers
+. tests/plant.sh
+if [ -z "$texts" ]; then
+    . tests/cutlass.sh
+    [ -n "${NVCC:-}" ] || skip "no nvcc was found"
+    find_headers
+fi
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-failures=0
+failures=0 count=0
 
 # compile OUT ARGUMENTS...: with the headers in $work/tree, if there are any, before the project's.
 compile() {
@@ -39,10 +42,11 @@ check_nccl() {
 
 # plant NAME TEST FILE OLD NEW
 plant() {
-    mkdir -p "$work/tree/$(dirname "$3")"
-    if ! OLD=$4 NEW=$5 perl -0pe 's/\Q$ENV{OLD}\E/$ENV{NEW}/ or die "is not there\n"' "$3" >"$work/tree/$3"; then
+    if ! exchange "$3" "$4" "$5" "$work/tree/$3"; then
         echo "FAIL  $1: the text to change is not in $3"
         failures=$((failures + 1))
+    elif [ -n "$texts" ]; then
+        count=$((count + 1))
     elif "$2"; then
         echo "FAIL  $1: planted, and not found"
         failures=$((failures + 1))
@@ -52,8 +56,10 @@ plant() {
     rm -rf "$work/tree"
 }
 
-compare_all || failures=1
-cat "$work/said"
+if [ -z "$texts" ]; then
+    compare_all || failures=1
+    cat "$work/said"
+fi
 toolbox=kernels/cuda/toolbox
 plant "halves exchanged" compare_hopper $toolbox/ptx_convert.cuh '"f"(high), "f"(low)' '"f"(low), "f"(high)'
 plant "a fence of other memory" compare_hopper $toolbox/ptx_mbarrier.cuh 'fence.proxy.async.shared::cta;' 'fence.proxy.async.global;'
@@ -65,22 +71,23 @@ plant "which operand is transposed" compare_hopper $toolbox/ptx_wgmma.cuh 'add, 
 plant "format of codes" compare_hopper $toolbox/ptx_wgmma.cuh 'HS_WGMMA_FP8_OVERLOADS(E5m2, E4m3, "e5m2.e4m3")' 'HS_WGMMA_FP8_OVERLOADS(E5m2, E4m3, "e4m3.e5m2")'
 plant "a wait that is shorter" compare_hopper $toolbox/ptx_tensor_copy.cuh 'cp.async.bulk.wait_group.read %0;" ::"n"(pending)' 'cp.async.bulk.wait_group.read %0;" ::"n"(pending + 1)'
 
-if [ -f "$cuda/cublasLt.h" ]; then
-    if check_cublaslt; then echo "ok    cuBLASLt's interface is its header's"; else failures=1; cat "$work/said"; fi
+if [ -n "$texts" ] || [ -f "$cuda/cublasLt.h" ]; then
+    if [ -n "$texts" ]; then :; elif check_cublaslt; then echo "ok    cuBLASLt's interface is its header's"; else failures=1; cat "$work/said"; fi
     plant "an attribute of cuBLASLt" check_cublaslt kernels/cuda/product/cublaslt.cu 'LT_OPERATION_SCALE_B = 18' 'LT_OPERATION_SCALE_B = 19'
     plant "a parameter of cuBLASLt" check_cublaslt kernels/cuda/product/cublaslt.cu 'void *workspace, size_t workspace_bytes' 'void *workspace, int workspace_bytes'
 else
     echo "SKIPPED  cuBLASLt: $cuda has no cublasLt.h"
 fi
 nccl=/usr/include
-if [ ! -f $nccl/nccl.h ]; then
+if [ -z "$texts" ] && [ ! -f $nccl/nccl.h ]; then
     if fetch nvidia-nccl-cu13 2.28.3; then nccl=$package/nvidia/nccl/include; fi
 fi
-if [ -f "$nccl/nccl.h" ]; then
-    if check_nccl; then echo "ok    NCCL's interface is its header's"; else failures=1; cat "$work/said"; fi
+if [ -n "$texts" ] || [ -f "$nccl/nccl.h" ]; then
+    if [ -n "$texts" ]; then :; elif check_nccl; then echo "ok    NCCL's interface is its header's"; else failures=1; cat "$work/said"; fi
     plant "a type of NCCL" check_nccl kernels/cuda/comm/library.cuh 'NCCL_BF16 = 9' 'NCCL_BF16 = 10'
     plant "a structure of NCCL" check_nccl kernels/cuda/comm/library.cuh 'unsigned magic, version;' 'unsigned version, magic;'
 else
     echo "SKIPPED  NCCL: no nccl.h, and the package nvidia-nccl-cu13 cannot be had"
 fi
+[ -z "$texts" ] || echo "$count planted, $failures failures"
 exit $((failures > 0))
