@@ -26,9 +26,11 @@ enum { OPTIONS_MOST = 64, VALUES_MOST = 256 };
 /* Options that collect what they are given, by name and kind of value. */
 static const struct {
     const char *name, *value;
-} repeatable[] = {
-    { "special", "TEXT" }, { "grid", "KEY=LIST" }, { "text", "PATH" }, { "force-tile", "NAME[,NAME ...][:SLICES]" }
-};
+} repeatable[] = { { "special", "TEXT" },
+                   { "grid", "KEY=LIST" },
+                   { "text", "PATH" },
+                   { "exclude", "PATTERN" },
+                   { "force-tile", "NAME[,NAME ...][:SLICES]" } };
 
 typedef struct Line {
     const struct argp *argp;

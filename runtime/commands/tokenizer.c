@@ -24,7 +24,7 @@
 #include "runtime/data/tokenizer_train.h"
 #include "runtime/io/files.h"
 
-enum { MAX_FILES = 4096 };
+enum { MAX_FILES = 4096, MAX_EXCLUDED = 64 };
 enum {
     TEXT_FIELD = 0x100,
     PROMPT_FIELD,
@@ -34,6 +34,7 @@ enum {
     TEXT,
     JSON,
     SPECIAL,
+    EXCLUDE,
     CHAT_TEMPLATE
 }; /* without a letter */
 
@@ -48,6 +49,8 @@ typedef struct Arguments {
     const char *chat_template;
     const char *special[HS_MAX_SPECIAL];
     int special_count;
+    char *exclude[MAX_EXCLUDED];
+    int exclude_count;
     bool skip_end, json;
     uint64_t given; /* bit i: options[i] */
     char *words[MAX_FILES];
@@ -70,6 +73,7 @@ static const struct argp_option options[] = {
     { "completion-field", COMPLETION_FIELD, "NAME", 0, "train, encode, count: as tasks.N.completion_field (completion)",
       0 },
     { "special", SPECIAL, "TEXT", 0, "train: one more special token, such as <|im_start|>; may be repeated", 0 },
+    { "exclude", EXCLUDE, "PATTERN", 0, "train, encode, count: as tasks.N.exclude; may be repeated", 0 },
     { "chat-template", CHAT_TEMPLATE, "NAME", 0, "encode, count: as tokenizer.chat_template (auto)", 0 },
     { "text", TEXT, "TEXT", 0, "encode: this text instead of files, a token a line with its bytes", 0 },
     { "skip-end-of-text", SKIP_END, NULL, 0, "decode: a token file's documents without end-of-text between them", 0 },
@@ -78,8 +82,8 @@ static const struct argp_option options[] = {
 };
 
 /* Which actions take an option, in the order of `options`. */
-static const unsigned taken_by[] = { TRAIN, TRAIN | ENCODE, USE,    USE,    USE,  READ, READ, READ, READ,
-                                     TRAIN, ENCODE | COUNT, ENCODE, DECODE, COUNT };
+static const unsigned taken_by[] = { TRAIN, TRAIN | ENCODE, USE,    USE,    USE,  READ, READ, READ, READ, TRAIN,
+                                     READ,  ENCODE | COUNT, ENCODE, DECODE, COUNT };
 enum { OPTION_COUNT = sizeof taken_by / sizeof *taken_by };
 _Static_assert(sizeof options / sizeof *options == OPTION_COUNT + 1, "each option says which action takes it");
 
@@ -116,6 +120,11 @@ static error_t parse(int key, char *argument, struct argp_state *state)
         if (arguments->special_count == HS_MAX_SPECIAL)
             argp_error(state, "more than %d special tokens", HS_MAX_SPECIAL);
         arguments->special[arguments->special_count++] = argument;
+        return 0;
+    case EXCLUDE:
+        if (arguments->exclude_count == MAX_EXCLUDED)
+            argp_error(state, "more than %d patterns to exclude", MAX_EXCLUDED);
+        arguments->exclude[arguments->exclude_count++] = argument;
         return 0;
     case SKIP_END:
         arguments->skip_end = true;
@@ -173,6 +182,8 @@ static HsTaskConfig task_of(const Arguments *arguments, const HsConfig *config)
     for (int i = 0; i < 3; i++)
         if (fields[i].given)
             *fields[i].field = (char *)(uintptr_t)fields[i].given; /* read only from here on */
+    if (arguments->exclude_count > 0)
+        task.exclude = (HsStringList){ arguments->exclude_count, (char **)(uintptr_t)arguments->exclude };
     return task;
 }
 
@@ -236,7 +247,7 @@ static HsStatus use_sources(const Arguments *arguments, unsigned action, const H
                             const HsSourceOptions *reading, const HsTaskConfig *task, char **words, int count)
 {
     HsSourceList sources = { 0 };
-    HsStatus status = HS_OK;
+    HsStatus status = hs_source_list_exclude(&sources, &task->exclude);
     for (int i = 0; status == HS_OK && i < count; i++)
         status = strcmp(words[i], HS_SOURCE_INPUT) == 0 ? hs_source_list_add_input(&sources, task->format)
                                                         : hs_source_list_add(&sources, words[i], task->format);

@@ -195,6 +195,9 @@ enum { HS_MOST_LAYERS = 1024 };
       "files, folders, globs (.txt .md .jsonl .json .csv .parquet .bin ..., also with .gz or .zst) or "                \
       "synthetic:NAME; in globs **/ stands for folders of any depth, {a,b} and {1..9} for each of them; what is "      \
       "validation's is left out of folders and globs")                                                                 \
+    X(S, STRINGS, FREE, exclude, "", 0, 0, NULL, HS_UNIT_PATH,                                                         \
+      "what folders and globs of train and validation find, and is left out: names (*.log, node_modules) of files or " \
+      "folders at any depth, or, with a slash, paths and globs")                                                       \
     X(S, STRING, FIXED, validation, "10%", 0, 0, NULL, HS_UNIT_PATH,                                                   \
       "a share such as 10% cut from the end, or files as in train, or synthetic:NAME")                                 \
     X(S, STRING, FIXED, format, "auto", 0, 0, "auto|text|jsonl|json|csv|tsv|parquet", "",                              \

@@ -79,6 +79,7 @@ HsStatus hs_dataset_list_sources(HsDatasetBuild *building)
 {
     const HsTaskConfig *task = building->task;
     HS_TRY(hs_source_list_keep_apart(&building->sources, building->config->training.out_dir));
+    HS_TRY(hs_source_list_exclude(&building->sources, &task->exclude));
     for (int i = 0; i < task->train.count; i++) {
         HsStatus status = hs_source_list_add(&building->sources, task->train.items[i], task->format);
         if (status != HS_OK)

@@ -72,6 +72,8 @@ static HsStatus count_pieces(const HsTaskConfig *task, const char *output_path, 
 {
     HsSourceList sources = { 0 };
     HsStatus status = hs_check_output(output_path);
+    if (status == HS_OK)
+        status = hs_source_list_exclude(&sources, &task->exclude);
     for (int i = 0; status == HS_OK && i < task->train.count; i++)
         status = hs_source_list_add(&sources, task->train.items[i], task->format);
     if (status == HS_OK && hs_source_list_has_tokens(&sources))

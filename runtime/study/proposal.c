@@ -360,8 +360,7 @@ static void say(const HsProposal *proposal)
     char time[32];
     for (int i = 0; i < proposal->request->text_count; i++)
         if (proposal->texts[i].left_out[0] != '\0')
-            hs_warn("%s: left out, as they are no text or cannot be named by a pattern: %s",
-                    proposal->request->texts[i], proposal->texts[i].left_out);
+            hs_warn("%s: left out, as they are no text: %s", proposal->request->texts[i], proposal->texts[i].left_out);
     if (proposal->short_of_text)
         hs_warn(
             "there is too little text for %g hours: after %g passes over it more would be learned by heart, and these "

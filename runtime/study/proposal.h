@@ -9,6 +9,7 @@
  * The rules are runtime/config/recipe.c's.
  *
  *   proposal.c            the course of it: checks, choice of size and length
+ *   proposal_files.c      which files of a folder are text
  *   proposal_text.c       what a text holds
  *   proposal_tokenizer.c  how it becomes tokens
  *   proposal_speed.c      a short training
@@ -40,10 +41,11 @@ typedef struct HsProposalRequest {
 } HsProposalRequest;
 
 typedef struct HsProposalText {
-    char name[64];       /* of the task */
-    HsStringList train;  /* what tasks.N.train says */
-    HsStringList sample; /* files of it that are read for measuring; empty: all */
-    char left_out[160];  /* kinds of files that are no text, with their number; empty: none */
+    char name[64];        /* of the task */
+    HsStringList train;   /* what tasks.N.train says */
+    HsStringList exclude; /* and tasks.N.exclude */
+    HsStringList sample;  /* files of it that are read for measuring; empty: all */
+    char left_out[160];   /* kinds of files that are no text, with their number; empty: none */
     int files;
     double bytes, sample_bytes;     /* of the files; of those in the sample */
     double characters, sample_text; /* of the first bytes of its files, where they are UTF-8: characters and bytes */
@@ -86,6 +88,15 @@ typedef struct HsProposal {
 /* Writes the configuration, and on `out` what it is and the command that runs it.
  * errors: HS_ECONFIG for what is asked for wrongly or is there already; those of the texts, the training and the file */
 HsStatus hs_propose(const HsProposalRequest *request, FILE *out);
+
+/* --- proposal_files.c --- */
+
+/* What a name ends with, ".py" or ".jsonl.gz"; "" where there is nothing, or no room. */
+void hs_proposal_end_of(const char *name, char *end, size_t room);
+/* Of such an end. */
+bool hs_proposal_is_packed(const char *end);
+/* text->train, exclude and left_out of a folder.  errors: HS_ECONFIG where none of its files is text, HS_ENOMEM */
+HsStatus hs_proposal_choose_files(const char *folder, HsProposalText *text);
 
 /* --- proposal_text.c --- */
 

@@ -1,14 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * What a text holds: its files, which of them are text, and what characters they are made of.
- *
- * A folder is read as it is where all of its files are text.  Where some are not, those kinds of files (by their names'
- * ends) that are text throughout are named by a pattern, as reading the folder would stop at the first of the others.
+ * What a text holds: its files, and what characters they are made of.
  */
 #include "runtime/study/proposal.h"
 
 #include <errno.h>
-#include <ftw.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -20,161 +16,13 @@
 #include "runtime/io/utf8.h"
 
 enum {
-    MOST_KINDS = 128,
     KIND_BYTES = 32,
-    LOOKED_AT = 64,         /* files of a kind of which the first bytes are read */
+    LOOKED_AT = 64,         /* files of which characters are counted */
     FIRST_BYTES = 64 << 10, /* of these */
-    FOLDER_DEPTH = 32,
     CODE_POINTS = 0x110000
 };
 /* Files are read for measuring up to these bytes. */
 static const double SAMPLE_BYTES = 16 << 20;
-
-/* Files whose names end alike. */
-typedef struct Kind {
-    char end[KIND_BYTES]; /* "" : no end */
-    int files, read;
-    double bytes;
-    bool text;
-} Kind;
-
-/* nftw has no argument for its caller. */
-static struct {
-    Kind kinds[MOST_KINDS];
-    int count;
-    bool too_many;
-} walk;
-
-/* ".py", ".jsonl.gz"; "" where there is none. */
-static void end_of(const char *name, char end[KIND_BYTES])
-{
-    const char *dot = strrchr(name, '.');
-    end[0] = '\0';
-    if (!dot || dot == name)
-        return;
-    if (hs_is(dot, ".gz") || hs_is(dot, ".zst"))
-        for (const char *at = dot; at > name + 1 && dot - at < 8; at--)
-            if (at[-1] == '.') {
-                dot = at - 1;
-                break;
-            }
-    if (strlen(dot) < KIND_BYTES)
-        snprintf(end, KIND_BYTES, "%s", dot);
-}
-
-static bool is_packed(const char *end)
-{
-    const size_t length = strlen(end);
-    return (length >= 3 && hs_is(end + length - 3, ".gz")) || (length >= 4 && hs_is(end + length - 4, ".zst"));
-}
-
-/* By its name and first bytes; what is packed, and Parquet, is left to reading. */
-static bool is_text(const char *path, const char *end)
-{
-    char bytes[4096];
-    const HsSourceKind *kind;
-    if (hs_source_kind_choose(path, "auto", &kind) != HS_OK || kind->makes_tokens)
-        return false;
-    if (is_packed(end) || hs_is(end, ".parquet"))
-        return true;
-    return memchr(bytes, 0, hs_read_start(path, bytes, sizeof bytes)) == NULL;
-}
-
-static Kind *kind_of(const char *end)
-{
-    for (int i = 0; i < walk.count; i++)
-        if (hs_is(walk.kinds[i].end, end))
-            return &walk.kinds[i];
-    if (walk.count == MOST_KINDS) {
-        walk.too_many = true;
-        return NULL;
-    }
-    Kind *const kind = &walk.kinds[walk.count++];
-    *kind = (Kind){ .text = true };
-    snprintf(kind->end, sizeof kind->end, "%s", end);
-    return kind;
-}
-
-static int visit(const char *path, const struct stat *about, int type, struct FTW *place)
-{
-    char end[KIND_BYTES];
-    const char *const name = path + place->base;
-    if (place->level > FOLDER_DEPTH || (place->level > 0 && name[0] == '.'))
-        return FTW_SKIP_SUBTREE;
-    if (type != FTW_F || name[strlen(name) - 1] == '~')
-        return FTW_CONTINUE;
-    end_of(name, end);
-    Kind *const kind = kind_of(end);
-    if (!kind)
-        return FTW_CONTINUE;
-    kind->files++;
-    kind->bytes += (double)about->st_size;
-    if (kind->text && kind->read++ < LOOKED_AT)
-        kind->text = is_text(path, end);
-    return FTW_CONTINUE;
-}
-
-static int by_bytes(const void *a, const void *b)
-{
-    const double one = ((const Kind *)a)->bytes, other = ((const Kind *)b)->bytes;
-    return one < other ? 1 : one > other ? -1 : 0;
-}
-
-static void note_left_out(HsProposalText *text)
-{
-    size_t used = 0;
-    for (int i = 0; i < walk.count; i++)
-        if ((!walk.kinds[i].text || walk.kinds[i].end[0] == '\0') && used < sizeof text->left_out)
-            used += (size_t)snprintf(text->left_out + used, sizeof text->left_out - used, "%s%d %s",
-                                     used > 0 ? ", " : "", walk.kinds[i].files,
-                                     walk.kinds[i].end[0] ? walk.kinds[i].end : "without an end of their names");
-}
-
-/* Names the folder, or a pattern of the kinds that are text. */
-static HsStatus choose_files(const char *folder, HsProposalText *text)
-{
-    char ends[1024] = "";
-    int texts = 0, tokens = 0;
-    bool all = true;
-    walk.count = 0;
-    walk.too_many = false;
-    if (nftw(folder, visit, 64, FTW_ACTIONRETVAL) != 0)
-        return hs_fail(HS_ECONFIG, "--text %s: cannot be listed: name a folder that you may read", folder);
-    qsort(walk.kinds, (size_t)walk.count, sizeof *walk.kinds, by_bytes);
-    for (int i = 0; i < walk.count; i++) {
-        all &= walk.kinds[i].text;
-        tokens += hs_is(walk.kinds[i].end, ".bin");
-        if (!walk.kinds[i].text || walk.kinds[i].end[0] == '\0')
-            continue;
-        const size_t used = strlen(ends);
-        snprintf(ends + used, sizeof ends - used, "%s%s", texts++ > 0 ? "," : "", walk.kinds[i].end + 1);
-    }
-    if (walk.count == 0)
-        return hs_fail(HS_ECONFIG, "--text %s: no files are in this folder: put text into it, or name another", folder);
-    if (all && !walk.too_many)
-        return hs_string_list_add(&text->train, "%s", folder);
-    note_left_out(text);
-    if (texts == 0 && tokens == walk.count)
-        return hs_fail(HS_ECONFIG,
-                       "--text %s: token files (.bin) hold no text to choose a tokenizer by: name their text, or begin "
-                       "with configs/gpt2-124m.yaml",
-                       folder);
-    if (texts == 0)
-        return hs_fail(HS_ECONFIG,
-                       "--text %s: none of its files is text (%s): convert them (pdftotext, say), or name "
-                       "another folder",
-                       folder, text->left_out);
-    if (hs_glob_is_pattern(folder))
-        return hs_fail(
-            HS_ECONFIG,
-            "--text %s: some of its files are no text (%s), and its name has characters of a pattern, so that "
-            "the others cannot be named: rename it, or move them out",
-            folder, text->left_out);
-    const char *const open = texts > 1 ? "{" : "", *const close = texts > 1 ? "}" : "";
-    const size_t length = strlen(folder);
-    return hs_string_list_add(&text->train, "%s%s**/*.%s%s%s", folder, folder[length - 1] == '/' ? "" : "/", open, ends,
-                              close);
-}
 
 /* Characters of a file's first bytes. */
 static void count_characters(const char *path, char *bytes, unsigned char *seen, HsProposalText *text)
@@ -213,9 +61,9 @@ static HsStatus survey(const HsSourceList *sources, HsProposalText *text)
             text->bytes += (double)about.st_size;
             continue;
         }
-        end_of(source->name, end);
+        hs_proposal_end_of(source->name, end, sizeof end);
         text->bytes += (double)about.st_size;
-        if (i % step == 0 && !is_packed(end) && !hs_is(end, ".parquet"))
+        if (i % step == 0 && !hs_proposal_is_packed(end) && !hs_is(end, ".parquet"))
             count_characters(source->name, bytes, seen, text);
     }
     free(bytes);
@@ -261,8 +109,9 @@ static HsStatus take_sample(const HsSourceList *sources, HsProposalText *text)
     if (sources->count == 1) {
         const HsSourceKind *const kind = sources->items[0].kind;
         char end[KIND_BYTES];
-        end_of(sources->items[0].name, end);
-        if (!kind || is_packed(end) || (kind->extension && !hs_is(kind->format, "jsonl"))) /* no part of it is a file */
+        hs_proposal_end_of(sources->items[0].name, end, sizeof end);
+        if (!kind || hs_proposal_is_packed(end) ||
+            (kind->extension && !hs_is(kind->format, "jsonl"))) /* no part of it is a file */
             return HS_OK;
         text->sample_bytes = 0;
         return cut_sample(sources->items[0].name, end, text);
@@ -328,11 +177,13 @@ HsStatus hs_proposal_look(const char *source, HsProposalText *text)
         return hs_fail(HS_ECONFIG, "--text %s: nothing is there: name a file or a folder of text", source);
     name_task(source, text->name);
     if (found && S_ISDIR(about.st_mode))
-        HS_TRY(choose_files(source, text));
+        HS_TRY(hs_proposal_choose_files(source, text));
     else
         HS_TRY(hs_string_list_add(&text->train, "%s", source));
     HsSourceList sources = { 0 };
-    HsStatus status = hs_source_list_add(&sources, text->train.items[0], "auto");
+    HsStatus status = hs_source_list_exclude(&sources, &text->exclude);
+    if (status == HS_OK)
+        status = hs_source_list_add(&sources, text->train.items[0], "auto");
     if (status == HS_OK && hs_source_list_has_tokens(&sources))
         status =
             hs_fail(HS_ECONFIG,
@@ -355,6 +206,7 @@ HsStatus hs_proposal_look(const char *source, HsProposalText *text)
 void hs_proposal_text_deinit(HsProposalText *text)
 {
     hs_string_list_deinit(&text->train);
+    hs_string_list_deinit(&text->exclude);
     if (text->cut)
         unlink(text->sample.items[0]);
     hs_string_list_deinit(&text->sample);

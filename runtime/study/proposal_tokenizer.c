@@ -70,7 +70,7 @@ void hs_proposal_choose_tokenizer(HsProposal *proposal, double model)
 HsStatus hs_proposal_make_tokenizer(HsProposal *proposal)
 {
     HsConfig config;
-    HsStringList files = { 0 };
+    HsStringList files = { 0 }, exclude = { 0 };
     if (proposal->tokenizer_path[0] == '\0')
         return HS_OK;
     HS_TRY(hs_config_init(&config));
@@ -80,14 +80,18 @@ HsStatus hs_proposal_make_tokenizer(HsProposal *proposal)
         const HsStringList *const from = text->sample.count > 0 ? &text->sample : &text->train;
         for (int k = 0; k < from->count && status == HS_OK; k++)
             status = hs_string_list_add(&files, "%s", from->items[k]);
+        for (int k = 0; k < text->exclude.count && status == HS_OK; k++)
+            status = hs_string_list_add(&exclude, "%s", text->exclude.items[k]);
     }
     HsTaskConfig task = config.tasks[0];
     task.train = files;
+    task.exclude = exclude;
     hs_log_set_level(HS_LOG_ERROR);
     if (status == HS_OK)
         status = hs_tokenizer_train(&task, proposal->vocabulary, NULL, 0, proposal->tokenizer_path);
     hs_log_set_level(HS_LOG_INFO);
     hs_string_list_deinit(&files);
+    hs_string_list_deinit(&exclude);
     hs_config_deinit(&config);
     if (status == HS_EFORMAT) {
         proposal->tokenizer = "byte";

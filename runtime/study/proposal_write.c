@@ -117,6 +117,15 @@ static void write_task(const HsProposal *proposal, int task, FILE *out)
     fputs("    train: ", out);
     hs_proposal_quote(text->train.items[0], out);
     fputc('\n', out);
+    if (text->exclude.count > 0) {
+        note(out, 4, "by their names and first bytes");
+        fputs("    exclude:\n", out);
+    }
+    for (int i = 0; i < text->exclude.count; i++) {
+        fputs("      - ", out);
+        hs_proposal_quote(text->exclude.items[i], out);
+        fputc('\n', out);
+    }
     note(out, 4, "cut from the end; the share falls as the text grows");
     fprintf(out, "    validation: %d%%\n", validation_percent(text->bytes));
     if (text->given <= 0)

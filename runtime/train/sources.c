@@ -94,6 +94,7 @@ static HsStatus list_validation(HsSourceList *list, const HsTaskConfig *task, co
 static HsStatus list_sources(const HsConfig *config, const HsTaskConfig *task, HsSourceList *list, int *trained)
 {
     HS_TRY(hs_source_list_keep_apart(list, config->training.out_dir));
+    HS_TRY(hs_source_list_exclude(list, &task->exclude));
     for (int i = 0; i < task->train.count; i++)
         HS_TRY(hs_source_list_add(list, task->train.items[i], task->format));
     *trained = list->count;

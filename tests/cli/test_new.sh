@@ -46,11 +46,24 @@ same code.kept code.yaml
 bash -c "$command tasks.0.tokens=20000 evaluation.every=0" >out 2>err || fail "the command failed: $(tail -n 1 err)"
 [ -f runs/code/report.html ] || fail "no run"
 
-# Files that are no text are left out by a pattern, and the run's folder is another one.
+# Files that are no text are left out, and no others; the run's folder is another one.
+printf 'GIF89a\0' >mixed/odd.py
+cp code/*.py mixed && printf 'caf\351 ol\351\n' >mixed/latin.py
+ln -s . mixed/again
 expect 0 "$trainer" new --text mixed/ --hours 0.005 --output code2.yaml
-says err "left out, as they are no text or cannot be named by a pattern: 1 .pyc"
-says code2.yaml 'train: "mixed/**/*.py"'
+says err "left out, as they are no text: 1 of $(find mixed -name '*.py' | wc -l) .py, 1 .pyc, 1 not in UTF-8"
+says code2.yaml 'train: "mixed/"'
+same <(sed -n '/^    exclude:/,/^    #/p' code2.yaml) - <<'YAML'
+    exclude:
+      - "*.pyc"
+      - "mixed/latin.py"
+      - "mixed/odd.py"
+    # cut from the end; the share falls as the text grows
+YAML
 trains code2.yaml
+expect 0 "$trainer" --config code2.yaml tasks.0.tokens=4000 evaluation.every=0 resume=never out_dir=runs/left
+says err "1 symbolic link to a folder above is not followed"
+says err "3 files or folders are left out, as \`exclude\` says"
 expect 0 "$trainer" new --text ./code --out other.yaml --hours 0.005
 says other.yaml 'out_dir: "runs/code-2"'
 

@@ -22,6 +22,16 @@ learn 0 json x.json
 learn 0 csv x.csv
 learn 0 mixed mixed
 for other in folder glob json csv mixed; do same reference.json $other.json; done
+# What another program left there is left out by name or path.
+mkdir -p left/node_modules/deep
+cp plain/* left && printf 'caf\351' >left/latin.txt && printf 'x' >left/node_modules/deep/y.txt && printf 'GIF89a' >left/a.gif
+learn 1 refused left
+says err "leave it out (tasks.N.exclude)"
+learn 0 left --exclude '*.gif' --exclude left/latin.txt --exclude node_modules left
+same reference.json left.json
+learn 0 left 'left/**/*.txt' --exclude '../*/left/l*.txt' --exclude './left/node_modules'
+same reference.json left.json
+expect 0 "$trainer" tokenizer count --tokenizer reference.json --exclude '*' --exclude 'left/*' plain/101.txt
 # Fields and formats have names here too.
 sed 's/"text"/"body"/' lines/x.jsonl >body.txt
 learn 0 body --format jsonl --text-field body body.txt

@@ -116,7 +116,8 @@ HsStatus hs_source_kind_choose(const char *path, const char *format, const HsSou
     bool by_name = strcmp(format, "auto") == 0;
     for (int i = 0; by_name && i < REFUSED; i++)
         if (name_is(&refused[i], path, length))
-            return hs_fail(HS_EFORMAT, "%s: is %s by its name, which is not read; %s, or leave it out", path,
+            return hs_fail(HS_EFORMAT,
+                           "%s: is %s by its name, which is not read; %s, or leave it out (tasks.N.exclude)", path,
                            refused[i].what, refused[i].mend);
     for (*kind = hs_source_kinds; (*kind)->extension; (*kind)++)
         if (by_name ? ends_with(path, length, (*kind)->extension, strlen((*kind)->extension))
@@ -152,13 +153,14 @@ HsStatus hs_source_refuse_bytes(const char *name, const char *bytes, size_t size
         return hs_fail(HS_EFORMAT, "%s: is compressed twice: %s data inside; unpack it once", name, packing->what);
     for (int i = 0; i < REFUSED; i++)
         if (bytes_are(&refused[i], bytes, size))
-            return hs_fail(HS_EFORMAT, "%s: is %s by its first bytes, which is not read; %s, or leave it out", name,
-                           refused[i].what, refused[i].mend);
+            return hs_fail(HS_EFORMAT,
+                           "%s: is %s by its first bytes, which is not read; %s, or leave it out (tasks.N.exclude)",
+                           name, refused[i].what, refused[i].mend);
     const char *const wide = wide_encoding(bytes, size);
     if (wide)
         return hs_fail(HS_EFORMAT,
                        "%s: is %s text without a byte order mark, by its first bytes, which is not read; convert it to "
-                       "UTF-8 (iconv -f %s -t UTF-8), or leave it out",
+                       "UTF-8 (iconv -f %s -t UTF-8), or leave it out (tasks.N.exclude)",
                        name, wide, wide);
     return HS_OK;
 }

@@ -75,13 +75,13 @@ HsStatus hs_text_check(const HsSourceText *text, const HsSourceOptions *options)
     if (zero)
         return hs_fail(HS_EFORMAT,
                        "%s: byte %zu: a zero byte, so this is not text (token files must be named .bin); leave the "
-                       "file out or convert it",
+                       "file out (tasks.N.exclude) or convert it",
                        text->name, text->offset + (size_t)(zero - text->bytes));
     size_t valid = options->needs_utf8 && text->size > 0 ? hs_utf8_valid_prefix(text->bytes, text->size) : text->size;
     if (valid < text->size)
         return hs_fail(HS_EFORMAT,
                        "%s: byte %zu (0x%02X) is not UTF-8; convert the file (iconv -f ENCODING -t UTF-8) or leave it "
-                       "out; tokenizer.kind: byte takes anything",
+                       "out (tasks.N.exclude); tokenizer.kind: byte takes anything",
                        text->name, text->offset + valid, (unsigned char)text->bytes[valid]);
     return HS_OK;
 }

@@ -6,7 +6,7 @@
  *     **            as a whole name: folders of any depth, none included; at the end every file below
  *     {a,b}         each of them; {1..9}, {08..12}: each number, as wide as the bounds are written
  *
- * Links to folders are followed, as where a folder is read.  Braces are expanded first, so that each of their words must
+ * Links to folders are followed, as where a folder is read, but for those to a folder on the way to them.  Braces are expanded first, so that each of their words must
  * match something.
  */
 #include "runtime/data/source/glob.h"
@@ -36,6 +36,7 @@ typedef struct Walk {
     HsPathTaker take;
     void *user;
     bool found;
+    struct stat above[GLOB_DEPTH + 1]; /* the folders on the way, by depth */
 } Walk;
 
 static bool has_wildcard(const char *name)
@@ -86,6 +87,18 @@ static HsStatus step_into(Walk *walking, const char *folder, char *const *names,
     return status;
 }
 
+/* Whether a folder is one of those on the way to it, of which the last is above[depth]. */
+static bool is_above(const Walk *walking, const char *path, int depth)
+{
+    struct stat about;
+    if (stat(path, &about) != 0)
+        return false;
+    for (int i = 0; i <= depth; i++)
+        if (walking->above[i].st_dev == about.st_dev && walking->above[i].st_ino == about.st_ino)
+            return true;
+    return false;
+}
+
 /* One entry of a folder against names[0]. */
 static HsStatus meet(Walk *walking, const char *path, const char *name, char *const *names, int depth)
 {
@@ -93,7 +106,7 @@ static HsStatus meet(Walk *walking, const char *path, const char *name, char *co
     if (name[0] == '.' && (any_depth || names[0][0] != '.'))
         return HS_OK;
     if (any_depth && is_folder(path))
-        return walk(walking, path, names, depth + 1);
+        return is_above(walking, path, depth) ? HS_OK : walk(walking, path, names, depth + 1);
     if (any_depth)
         return names[1] ? HS_OK : take_path(walking, path);
     if (fnmatch(names[0], name, FNM_PERIOD) != 0)
@@ -108,8 +121,9 @@ static HsStatus walk(Walk *walking, const char *folder, char *const *names, int 
 {
     HsStatus status = HS_OK;
     if (depth > GLOB_DEPTH)
-        return hs_fail(HS_EIO, "%s: %s: folders are nested deeper than %d (does a symbolic link point back up?)",
-                       walking->pattern, folder, GLOB_DEPTH);
+        return hs_fail(HS_EIO, "%s: %s: folders are nested deeper than %d", walking->pattern, folder, GLOB_DEPTH);
+    if (stat(folder[0] ? folder : ".", &walking->above[depth]) != 0)
+        walking->above[depth] = (struct stat){ 0 };
     if (!has_wildcard(names[0]))
         return step_into(walking, folder, names, depth);
     if (strcmp(names[0], "**") == 0 && names[1]) /* no folder at all */
@@ -179,7 +193,7 @@ static const char *find_deep(const char *text)
 
 static HsStatus expand_names(Words *words, char *text)
 {
-    Walk walking = { text, words->take, words->user, false };
+    Walk walking = { .pattern = text, .take = words->take, .user = words->user };
     const char *const deep = find_deep(text);
     HsStatus status = HS_OK;
     if (words->count++ == MOST_WORDS)
@@ -282,6 +296,14 @@ static HsStatus expand_braces(Words *words, char *text)
         depth += (text[at] == '{') - (text[at] == '}');
     }
     return HS_OK;
+}
+
+size_t hs_glob_front(const char *text)
+{
+    size_t front = strcspn(text, "*?[{");
+    while (front > 0 && text[front - 1] != '/')
+        front--;
+    return front;
 }
 
 bool hs_glob_is_pattern(const char *text)

@@ -6,11 +6,15 @@
 #define HS_RUNTIME_DATA_SOURCE_GLOB_H
 
 #include <stdbool.h>
+#include <stddef.h>
 
 #include "kernels/base/status.h"
 
 /* Whether anything in the text stands for something else. */
 bool hs_glob_is_pattern(const char *text);
+
+/* The bytes of a pattern in front of the first name that has a wildcard or braces. */
+size_t hs_glob_front(const char *text);
 
 /* Hands every path that matches to `take`, in whatever order, and some twice where a pattern has ** or braces twice.  A
  * word of braces without a wildcard is handed out whether it is there or not.

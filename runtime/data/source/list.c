@@ -20,7 +20,7 @@
 #include "runtime/data/synthetic/synthetic.h"
 #include "runtime/io/files.h"
 
-enum { HS_FOLDER_DEPTH = 32 }; /* deeper is most likely a symbolic link that points back up */
+enum { HS_FOLDER_DEPTH = 32 };
 
 static HsStatus append(HsSourceList *list, const char *name, const HsSourceKind *kind)
 {
@@ -44,15 +44,30 @@ static bool is_backup(const char *name)
     return name[length - 1] == '~' || (length > 2 && name[0] == '#' && name[length - 1] == '#');
 }
 
-static HsStatus add_path(HsSourceList *list, const char *path, const char *format, int depth);
+/* A folder on the way to a path, and those above it. */
+typedef struct Above {
+    const struct Above *next;
+    dev_t device;
+    ino_t number;
+    int depth;
+} Above;
+
+static bool is_above(const Above *above, const struct stat *about)
+{
+    for (; above; above = above->next)
+        if (above->device == about->st_dev && above->number == about->st_ino)
+            return true;
+    return false;
+}
+
+static HsStatus add_path(HsSourceList *list, const char *path, const char *format, const Above *above);
 
 /* Appends a folder's files in whatever order the system lists them; the caller sorts. */
-static HsStatus add_folder(HsSourceList *list, const char *path, const char *format, int depth)
+static HsStatus add_folder(HsSourceList *list, const char *path, const char *format, const Above *here)
 {
     HsStatus status = HS_OK;
-    if (depth > HS_FOLDER_DEPTH)
-        return hs_fail(HS_EIO, "%s: folders are nested deeper than %d (does a symbolic link point back up?)", path,
-                       HS_FOLDER_DEPTH);
+    if (here->depth > HS_FOLDER_DEPTH)
+        return hs_fail(HS_EIO, "%s: folders are nested deeper than %d", path, HS_FOLDER_DEPTH);
     DIR *folder = opendir(path);
     if (!folder)
         return hs_fail(HS_EIO, "%s: cannot be opened: %s", path, strerror(errno));
@@ -70,7 +85,7 @@ static HsStatus add_folder(HsSourceList *list, const char *path, const char *for
             status = hs_fail(HS_ENOMEM, "%s: no memory for a path", path);
             break;
         }
-        status = add_path(list, inner, format, depth + 1);
+        status = add_path(list, inner, format, here);
         free(inner);
     }
     if (status == HS_OK && errno != 0)
@@ -89,11 +104,11 @@ static bool is_apart(HsSourceList *list, const char *path)
     return below;
 }
 
-/* depth 0: what was named itself. */
-static HsStatus add_path(HsSourceList *list, const char *path, const char *format, int depth)
+/* above: the folder that it was found in; NULL: it was named itself. */
+static HsStatus add_path(HsSourceList *list, const char *path, const char *format, const Above *above)
 {
     struct stat about;
-    if (depth > 0 && is_apart(list, path))
+    if (above && (is_apart(list, path) || hs_source_list_excludes(list, path, list->named)))
         return HS_OK;
     if (stat(path, &about) != 0) {
         const int code = errno;
@@ -101,8 +116,13 @@ static HsStatus add_path(HsSourceList *list, const char *path, const char *forma
         return hs_fail(HS_EIO, "%s: cannot be read: %s%s", path, link ? "what this symbolic link points to: " : "",
                        strerror(code));
     }
+    if (S_ISDIR(about.st_mode) && is_above(above, &about)) {
+        list->loops++;
+        return HS_OK;
+    }
     if (S_ISDIR(about.st_mode))
-        return add_folder(list, path, format, depth);
+        return add_folder(list, path, format,
+                          &(Above){ above, about.st_dev, about.st_ino, above ? above->depth + 1 : 0 });
     if (!S_ISREG(about.st_mode))
         return hs_fail(HS_EIO, "%s: is neither a file nor a folder", path);
     const HsSourceKind *kind;
@@ -118,7 +138,7 @@ typedef struct Taker {
 static HsStatus take_match(void *user, const char *path)
 {
     const Taker *taker = user;
-    return add_path(taker->list, path, taker->format, 1);
+    return add_path(taker->list, path, taker->format, &(Above){ .depth = 1 });
 }
 
 /* Takes out what a pattern found twice, by way of ** and of a folder, say.  items[first ...] are sorted. */
@@ -165,11 +185,12 @@ HsStatus hs_source_list_add(HsSourceList *list, const char *name, const char *fo
     struct stat about;
     /* A file that has a bracket or a star in its very name is taken as it is. */
     const bool absent = stat(name, &about) != 0, pattern = absent && hs_glob_is_pattern(name);
-    HS_TRY(pattern ? hs_glob_expand(name, take_match, &taker) : add_path(list, name, format, 0));
+    list->named = pattern ? hs_glob_front(name) : strlen(name);
+    HS_TRY(pattern ? hs_glob_expand(name, take_match, &taker) : add_path(list, name, format, NULL));
     if (list->count == before)
         return hs_fail(HS_EIO,
-                       "%s: the folder holds no files (names that begin with a dot and editors' backups, which end in "
-                       "~, are left out)",
+                       "%s: the folder holds no files (names that begin with a dot, editors' backups, which end in ~, "
+                       "and what the task excludes are left out)",
                        name);
     qsort(list->items + before, (size_t)(list->count - before), sizeof *list->items, compare_names);
     if (pattern)
@@ -203,6 +224,12 @@ void hs_source_list_warn(const HsSourceList *list)
 {
     if (list->apart_files > 0)
         hs_warn("the run's own folder, %s, lies among the texts, and is left out of them", list->apart);
+    if (list->loops > 0)
+        hs_warn("%d symbolic link%s to a folder above %s not followed", list->loops, list->loops == 1 ? "" : "s",
+                list->loops == 1 ? "is" : "are");
+    if (list->exclusion.left_out > 0)
+        hs_info("data: %d file%s or folders are left out, as `exclude` says", list->exclusion.left_out,
+                list->exclusion.left_out == 1 ? "" : "s");
     if (list->backups > 0)
         hs_warn("%d editors' backups in folders (names that end in ~) are left out", list->backups);
 }
@@ -213,6 +240,7 @@ void hs_source_list_deinit(HsSourceList *list)
         free(list->items[i].name);
     free(list->items);
     free(list->apart);
+    hs_exclusion_deinit(&list->exclusion);
     *list = (HsSourceList){ 0 };
 }
 

@@ -72,18 +72,38 @@ typedef struct HsSource {
     bool found;               /* in a folder or by a pattern; false: named */
 } HsSource;
 
+/* What of folders and patterns is left out (exclude.c). */
+typedef struct HsExclusion {
+    const HsStringList *patterns; /* the caller's */
+    char **paths;                 /* real ones, sorted, that patterns with a slash stand for */
+    int path_count;
+    size_t path_capacity;
+    int left_out; /* files and folders, so far */
+} HsExclusion;
+
 typedef struct HsSourceList {
     HsSource *items;
     int count;
     size_t capacity;
     int backups; /* editors' copies that were left out */
-    char *apart; /* a folder of which the files are left out, as a real path; NULL: none is */
+    int loops;   /* links to a folder above them, likewise */
+    HsExclusion exclusion;
+    size_t named; /* how many bytes of a path that is being looked at were named, not found */
+    char *apart;  /* a folder of which the files are left out, as a real path; NULL: none is */
     int apart_files;
 } HsSourceList;
 
 /* What folders and patterns find below `folder` from now on is left out: a run's own out_dir, which may lie among its
  * texts.  errors: HS_ENOMEM */
 HsStatus hs_source_list_keep_apart(HsSourceList *list, const char *folder);
+
+/* What folders and patterns find from now on is left out where `patterns` say so, which have to outlive the list: names
+ * (*.log, node_modules) of files or folders at any depth, or, with a slash, paths and patterns of paths.
+ * errors: HS_ENOMEM */
+HsStatus hs_source_list_exclude(HsSourceList *list, const HsStringList *patterns);
+/* Whether the path, of which the first `named` bytes were named, is left out; counts it. */
+bool hs_source_list_excludes(HsSourceList *list, const char *path, size_t named);
+void hs_exclusion_deinit(HsExclusion *exclusion);
 
 /* Appends what `name` stands for.  Folders are read recursively without dot files and editors' backups; patterns are
  * those of glob.h; what folders and patterns give is sorted by byte order of the path.  format: the task's; auto chooses for each file by its name.

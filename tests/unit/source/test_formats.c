@@ -369,7 +369,7 @@ Test(formats, what_is_no_text_is_refused_by_its_bytes)
     } cases[] = {
         { "PAR1\x15\0\x15\0PAR1", 12,
           "@/x.txt: is Parquet by its first bytes, which is not read; name it .parquet, or set the task's format: "
-          "parquet, or leave it out" },
+          "parquet, or leave it out (tasks.N.exclude)" },
         { "PK\3\4\x14\0", 6, "@/x.txt: is a zip archive by its first bytes" },
         { "BZh91AY&SY\x1f", 11, "@/x.txt: is bzip2 data by its first bytes" },
         { "\xFD"
@@ -385,7 +385,7 @@ Test(formats, what_is_no_text_is_refused_by_its_bytes)
         { "\0\0\xFE\xFF\0\0\0a", 8, "@/x.txt: is UTF-32 text by its first bytes" },
         { "h\0e\0l\0l\0o\0", 10,
           "@/x.txt: is UTF-16LE text without a byte order mark, by its first bytes, which is not read; convert it to "
-          "UTF-8 (iconv -f UTF-16LE -t UTF-8), or leave it out" },
+          "UTF-8 (iconv -f UTF-16LE -t UTF-8), or leave it out (tasks.N.exclude)" },
         { "\0h\0e\0l\0l\0o", 10, "@/x.txt: is UTF-16BE text without a byte order mark" },
         { "h\0\0\0i\0\0\0!\0\0", 12, "@/x.txt: is UTF-32LE text without a byte order mark" },
         { "\0\0\0h\0\0\0i\0\0\0!", 12, "@/x.txt: is UTF-32BE text without a byte order mark" },
@@ -436,7 +436,8 @@ Test(formats, text_must_be_utf8_where_the_tokenizer_reads_characters)
             kind->parse(&(const HsSourceText)HS_SOURCE_WHOLE(names[i], "text\nab\xE4\n", 9), &options, &corpus),
             HS_EFORMAT);
         cr_expect_str_eq(strchr(hs_error_message(), ':'),
-                         ": byte 7 (0xE4) is not UTF-8; convert the file (iconv -f ENCODING -t UTF-8) or leave it out; "
+                         ": byte 7 (0xE4) is not UTF-8; convert the file (iconv -f ENCODING -t UTF-8) or leave it out "
+                         "(tasks.N.exclude); "
                          "tokenizer.kind: byte takes anything");
         hs_corpus_deinit(&corpus);
     }
