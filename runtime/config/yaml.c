@@ -188,14 +188,38 @@ static HsStatus take_event(Builder *builder, const yaml_event_t *event)
 }
 
 /* libyaml's own complaint, with the context it gives ("while parsing a block mapping"). */
-static HsStatus parser_fail(const char *name, const yaml_parser_t *parser)
+/* Whether a line, counted from 0, is indented by a tab. */
+static bool has_tab(const char *text, size_t length, size_t line)
+{
+    const char *at = text, *const end = text + length;
+    for (; line > 0 && at < end; at++)
+        line -= *at == '\n';
+    while (at < end && *at == ' ')
+        at++;
+    return at < end && *at == '\t';
+}
+
+/* What is most likely to be done: *.log is an alias to YAML, @home begins with a sign that is kept for later, and a tab
+ * indents nothing. */
+static const char *mend_of(const char *problem, const char *context, bool tab)
+{
+    const bool no_token = strstr(problem, "cannot start any token") != NULL;
+    if (no_token && tab)
+        return "; indent by blanks, not by tabs";
+    return no_token || strstr(context, "alias") || strstr(context, "anchor")
+               ? "; a text that begins with a sign stands in quotes: \"*.log\""
+               : "";
+}
+
+static HsStatus parser_fail(const char *name, const yaml_parser_t *parser, const char *text, size_t length)
 {
     if (parser->error == YAML_MEMORY_ERROR)
         return hs_fail(HS_ENOMEM, "out of memory while reading the configuration");
     const yaml_mark_t *mark = parser->error == YAML_READER_ERROR ? &parser->mark : &parser->problem_mark;
     const char *context = parser->context ? parser->context : "";
-    return hs_yaml_fail(name, mark_line(mark), mark_column(mark), "not valid YAML: %s%s%s",
-                        parser->problem ? parser->problem : "unreadable", *context ? " " : "", context);
+    const char *problem = parser->problem ? parser->problem : "unreadable";
+    return hs_yaml_fail(name, mark_line(mark), mark_column(mark), "not valid YAML: %s%s%s%s", problem,
+                        *context ? " " : "", context, mend_of(problem, context, has_tab(text, length, mark->line)));
 }
 
 HsStatus hs_yaml_parse(const char *name, const char *text, size_t length, HsYaml **root)
@@ -214,7 +238,7 @@ HsStatus hs_yaml_parse(const char *name, const char *text, size_t length, HsYaml
     for (bool ended = false; status == HS_OK && !ended;) {
         yaml_event_t event;
         if (!yaml_parser_parse(&parser, &event)) {
-            status = parser_fail(name, &parser);
+            status = parser_fail(name, &parser, text + skipped, length - skipped);
             break;
         }
         ended = event.type == YAML_STREAM_END_EVENT;

@@ -100,7 +100,11 @@ static const Case files[] = {
     { "model: {layers: 1\n",
       "t.yaml:2:1: not valid YAML: did not find expected ',' or '}' while parsing a flow mapping" },
     { "\tseed: 1\n",
-      "t.yaml:1:1: not valid YAML: found character that cannot start any token while scanning for the next token" },
+      "t.yaml:1:1: not valid YAML: found character that cannot start any token while scanning for the next token; "
+      "indent by blanks, not by tabs" },
+    { "tasks: [{exclude: [*.log]}]\n",
+      "t.yaml:1:21: not valid YAML: did not find expected alphabetic or numeric character while scanning an alias; a "
+      "text that begins with a sign stands in quotes: \"*.log\"" },
     { "a: 1\n  b: 2\n", "t.yaml:2:4: not valid YAML: mapping values are not allowed in this context" },
     { "seed: 1\nout_dir: \xE4\n", "t.yaml:2:10: byte 0xE4 is not UTF-8; save the file as UTF-8" },
     { "out_dir: \xC3\xA4 \xC0\x80\n", "t.yaml:1:12: byte 0xC0 is not UTF-8; save the file as UTF-8" },
