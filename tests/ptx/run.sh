@@ -124,6 +124,7 @@ cat "$build"/ptx/exact/kernels/cuda/*/*.ptx | sed -nE 's/^(\.visible |\.weak )?\
     sort -u >"$work/there"
 cut -f3 "$work/all" | sort -u | comm -13 - "$work/there" >"$work/missing"
 echo "$(wc -l <"$work/there") kernels are there; instances that never ran: $(wc -l <"$work/missing")"
+echo "their text has $(cat "$build"/ptx/exact/kernels/cuda/*/*.ptx | awk -f tests/ptx/forms.awk)"
 [ "$what" != whole ] || grep -oE '[a-z_]+[a-z0-9_]*_kernel' "$work/missing" | sed -E 's/^(hs_emu|_1)[0-9]+//' | sort | uniq -c |
     sort -rn
 echo "$failures failed, $((SECONDS - start)) s"
