@@ -134,6 +134,14 @@ int64_t hs_training_micro_batch(const HsTraining *training)
     return hs_config_micro_batch(config);
 }
 
+/* Bytes of a row's logits and, where they are not in the same place (head_loss.c), of their gradient. */
+static size_t logit_row_bytes(const HsAttributes *head)
+{
+    const bool apart = head->logit_gradient != head->trained_logit || head->own_logit_gradient;
+    return (size_t)head->vocabulary *
+           (hs_dtype_bytes(head->trained_logit) + (apart ? hs_dtype_bytes(head->logit_gradient) : 0));
+}
+
 /* The head's gradient [V,C] is read and written once a chunk: on a GPU, where no cache holds a chunk anyway, few large
  * ones are faster.  From the device's memory alone, so that no limit changes a sum's order. */
 void hs_training_choose_head_chunk(const HsTraining *training, HsModel *model)
@@ -142,8 +150,7 @@ void hs_training_choose_head_chunk(const HsTraining *training, HsModel *model)
     HsAttributes *head = &model->nodes[model->loss_node].attributes;
     if (training->config->memory.head_chunk > 0 || device->host_accessible)
         return;
-    const size_t row_bytes =
-        (size_t)head->vocabulary * (hs_dtype_bytes(head->logit) + hs_dtype_bytes(head->logit_gradient));
+    const size_t row_bytes = logit_row_bytes(head);
     while (head->head_chunk < HS_MOST_HEAD_CHUNK &&
            (size_t)head->head_chunk * 2 * row_bytes <= device->memory_bytes / 32)
         head->head_chunk *= 2;
