@@ -107,17 +107,18 @@ cat <<'TEXT'
 ## What owners of a card compare
 
 configs/cards, at 1,024 tokens a sequence; weights are random and the text is made, so that a first run is one command. Measured
-by others at the same size: llmq trains all of Qwen2.5 0.5B at 39,800 tokens/s in bf16 and 47,600 in FP8 on an RTX 4090, 13,000
-and 16,600 on an RTX 5060 Ti with 16 GB; LLaMA-Factory at 30,200 in bf16 on the 4090 (llmq's benchmarks/4090x1.md and 5060Ti.md).
+by others at the same size, with as many tokens a step and moments in 16 bits, too: llmq trains all of Qwen2.5 0.5B at 39,800
+tokens/s in bf16 and 47,600 in FP8 on an RTX 4090, 13,000 and 16,600 on an RTX 5060 Ti with 16 GB; LLaMA-Factory at 30,200 in
+bf16 on the 4090 (llmq's benchmarks/4090x1.md and 5060Ti.md).
 
 TEXT
 heading configuration
 full=(--config configs/cards/full-0.5b.yaml)
 rows "full-0.5b.yaml" "RTX 4090" "${full[@]}"
 rows "full-0.5b.yaml, fp8" "RTX 4090" "${full[@]}" precision.mode=fp8
-rows "full-0.5b.yaml, 4 sequences" "RTX 5060 Ti" "${full[@]}" batch_size=4
-rows "full-0.5b.yaml, 4 sequences, fp8" "RTX 5060 Ti" "${full[@]}" batch_size=4 precision.mode=fp8
-rows "full-0.5b.yaml, blocks recomputed" "RTX 3060" "${full[@]}" memory.recompute=block
+rows "full-0.5b.yaml, 4 sequences at a time" "RTX 5060 Ti" "${full[@]}" memory.micro_batch=4
+rows "full-0.5b.yaml, 4 sequences at a time, fp8" "RTX 5060 Ti" "${full[@]}" memory.micro_batch=4 precision.mode=fp8
+rows "full-0.5b.yaml, 2 sequences at a time" "RTX 3060" "${full[@]}" memory.micro_batch=2
 rows "lora-1b.yaml" $'RTX 4090\nRTX 5060 Ti\nRTX 3060' --config configs/cards/lora-1b.yaml
 rows "qlora-8b.yaml" $'RTX 4090\nRTX 5060 Ti\nRTX 3060' --config configs/cards/qlora-8b.yaml
 

@@ -189,8 +189,8 @@ fits_card() {
 }
 fits_card "RTX 4090" full-0.5b
 fits_card "RTX 4090" full-0.5b precision.mode=fp8
-fits_card "RTX 5060 Ti" full-0.5b batch_size=4
-fits_card "RTX 3060" full-0.5b memory.recompute=block
+fits_card "RTX 5060 Ti" full-0.5b memory.micro_batch=4
+fits_card "RTX 3060" full-0.5b memory.micro_batch=2
 fits_card "RTX 3060" lora-1b
 fits_card "RTX 3060" qlora-8b
 finish
