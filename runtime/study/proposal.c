@@ -360,7 +360,8 @@ static void say(const HsProposal *proposal)
     char time[32];
     for (int i = 0; i < proposal->request->text_count; i++)
         if (proposal->texts[i].left_out[0] != '\0')
-            hs_warn("%s: left out, as they are no text: %s", proposal->request->texts[i], proposal->texts[i].left_out);
+            hs_warn("%s: left out, as they hold no text or no documents: %s", proposal->request->texts[i],
+                    proposal->texts[i].left_out);
     if (proposal->short_of_text)
         hs_warn(
             "there is too little text for %g hours: after %g passes over it more would be learned by heart, and these "
@@ -387,7 +388,7 @@ HsStatus hs_propose(const HsProposalRequest *request, FILE *out)
     HsStatus status = HS_OK;
     proposal = (HsProposal){ .request = request };
     for (int i = 0; i < request->text_count && status == HS_OK; i++)
-        status = hs_proposal_look(request->texts[i], &proposal.texts[i]);
+        status = hs_proposal_look(request, i, &proposal.texts[i]);
     tell_names_apart(&proposal);
     if (status == HS_OK)
         status = check_text(&proposal);

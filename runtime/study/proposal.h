@@ -95,13 +95,13 @@ HsStatus hs_propose(const HsProposalRequest *request, FILE *out);
 void hs_proposal_end_of(const char *name, char *end, size_t room);
 /* Of such an end. */
 bool hs_proposal_is_packed(const char *end);
-/* text->train, exclude and left_out of a folder.  errors: HS_ECONFIG where none of its files is text, HS_ENOMEM */
-HsStatus hs_proposal_choose_files(const char *folder, HsProposalText *text);
+/* text->train, exclude and left_out of a folder that is read as the task says.  errors: HS_ECONFIG where none of its files is text, HS_ENOMEM */
+HsStatus hs_proposal_choose_files(const char *folder, const HsTaskConfig *task, HsProposalText *text);
 
 /* --- proposal_text.c --- */
 
 /* errors: HS_ECONFIG where nothing is there, or none of it is text */
-HsStatus hs_proposal_look(const char *source, HsProposalText *text);
+HsStatus hs_proposal_look(const HsProposalRequest *request, int index, HsProposalText *text);
 void hs_proposal_text_deinit(HsProposalText *text);
 
 /* --- proposal_tokenizer.c --- */

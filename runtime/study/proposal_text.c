@@ -167,8 +167,34 @@ static HsStatus check_name(const char *source)
                            source);
 }
 
-HsStatus hs_proposal_look(const char *source, HsProposalText *text)
+/* How the text's task reads its files, by what the command line says of it. */
+static HsStatus load_reading(const HsProposalRequest *request, int index, HsConfig *config)
 {
+    HsStringList overrides = { 0 };
+    char own[32];
+    const int length = snprintf(own, sizeof own, "tasks.%d.", index);
+    HsStatus status = HS_OK;
+    for (int i = 0; i < request->override_count && status == HS_OK; i++)
+        if (strncmp(request->overrides[i], own, (size_t)length) == 0)
+            status = hs_string_list_add(&overrides, "tasks.0.%s", request->overrides[i] + length);
+    if (status == HS_OK)
+        status = hs_config_load(config, NULL, overrides.count, (const char *const *)overrides.items);
+    hs_string_list_deinit(&overrides);
+    return status;
+}
+
+static HsStatus look_at_folder(const HsProposalRequest *request, int index, HsProposalText *text)
+{
+    HsConfig config;
+    HS_TRY(load_reading(request, index, &config));
+    const HsStatus status = hs_proposal_choose_files(request->texts[index], &config.tasks[0], text);
+    hs_config_deinit(&config);
+    return status;
+}
+
+HsStatus hs_proposal_look(const HsProposalRequest *request, int index, HsProposalText *text)
+{
+    const char *const source = request->texts[index];
     struct stat about;
     *text = (HsProposalText){ 0 };
     HS_TRY(check_name(source));
@@ -177,7 +203,7 @@ HsStatus hs_proposal_look(const char *source, HsProposalText *text)
         return hs_fail(HS_ECONFIG, "--text %s: nothing is there: name a file or a folder of text", source);
     name_task(source, text->name);
     if (found && S_ISDIR(about.st_mode))
-        HS_TRY(hs_proposal_choose_files(source, text));
+        HS_TRY(look_at_folder(request, index, text));
     else
         HS_TRY(hs_string_list_add(&text->train, "%s", source));
     HsSourceList sources = { 0 };

@@ -113,7 +113,7 @@ static void write_task(const HsProposal *proposal, int task, FILE *out)
     hs_proposal_quote(text->name, out);
     fputc('\n', out);
     note(out, 4, "%d file%s, %.3g MB%s%s", text->files, text->files == 1 ? "" : "s", text->bytes / 1e6,
-         text->left_out[0] ? "; left out, as they are no text: " : "", text->left_out);
+         text->left_out[0] ? "; left out, as they hold no text or no documents: " : "", text->left_out);
     fputs("    train: ", out);
     hs_proposal_quote(text->train.items[0], out);
     fputc('\n', out);

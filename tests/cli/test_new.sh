@@ -50,20 +50,28 @@ bash -c "$command tasks.0.tokens=20000 evaluation.every=0" >out 2>err || fail "t
 printf 'GIF89a\0' >mixed/odd.py
 cp code/*.py mixed && printf 'caf\351 ol\351\n' >mixed/latin.py
 ln -s . mixed/again
+# A folder without text, a link to nothing, records without documents, and some with.
+mkdir -p mixed/blobs/deep && printf '\0' | tee mixed/blobs/a mixed/blobs/deep/b >/dev/null
+ln -s nowhere mixed/lost
+printf '{"name": "settings", "version": 1}\n' >mixed/package.json
+printf '{"text": "%s"}\n' one two >mixed/lines.jsonl
 expect 0 "$trainer" new --text mixed/ --hours 0.005 --output code2.yaml
-says err "left out, as they are no text: 1 of $(find mixed -name '*.py' | wc -l) .py, 1 .pyc, 1 not in UTF-8"
+says err "left out, as they hold no text or no documents: 3 of 3 without an end of their names, 1 .json, 1 of $(find mixed -name '*.py' | wc -l) .py, 1 .pyc, 1 not in UTF-8"
 says code2.yaml 'train: "mixed/"'
 same <(sed -n '/^    exclude:/,/^    #/p' code2.yaml) - <<'YAML'
     exclude:
+      - "*.json"
       - "*.pyc"
+      - "mixed/blobs"
       - "mixed/latin.py"
+      - "mixed/lost"
       - "mixed/odd.py"
     # cut from the end; the share falls as the text grows
 YAML
 trains code2.yaml
 expect 0 "$trainer" --config code2.yaml tasks.0.tokens=4000 evaluation.every=0 resume=never out_dir=runs/left
 says err "1 symbolic link to a folder above is not followed"
-says err "3 files or folders are left out, as \`exclude\` says"
+says err "6 files or folders are left out, as \`exclude\` says"
 expect 0 "$trainer" new --text ./code --out other.yaml --hours 0.005
 says other.yaml 'out_dir: "runs/code-2"'
 

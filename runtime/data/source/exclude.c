@@ -7,8 +7,10 @@
  * the text's own pattern spells them.
  */
 #include <fnmatch.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "kernels/base/array.h"
 #include "runtime/data/source/glob.h"
@@ -19,11 +21,29 @@ static int compare_paths(const void *a, const void *b)
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
+/* The real path; of a link to nothing, its own in the real path of its folder.  NULL: there is none; on the heap. */
+static char *real_path(const char *path)
+{
+    char *const real = realpath(path, NULL);
+    const char *const slash = strrchr(path, '/');
+    struct stat about;
+    if (real || lstat(path, &about) != 0)
+        return real;
+    char *const copy = slash ? strndup(path, slash == path ? 1 : (size_t)(slash - path)) : strdup(".");
+    char *const folder = copy ? realpath(copy, NULL) : NULL;
+    char *joined = NULL;
+    if (folder && asprintf(&joined, "%s/%s", strcmp(folder, "/") == 0 ? "" : folder, slash ? slash + 1 : path) < 0)
+        joined = NULL;
+    free(copy);
+    free(folder);
+    return joined;
+}
+
 /* What is not there leaves nothing out: a run that continues may have lost it. */
 static HsStatus add_path(void *user, const char *path)
 {
     HsExclusion *const exclusion = user;
-    char *const real = realpath(path, NULL);
+    char *const real = real_path(path);
     if (!real)
         return HS_OK;
     const HsStatus status = hs_array_grow(&exclusion->paths, sizeof *exclusion->paths,
@@ -76,7 +96,7 @@ static bool has_name(const HsStringList *patterns, const char *path, size_t name
 /* The path itself or a folder on its way. */
 static bool has_path(const HsExclusion *exclusion, const char *path)
 {
-    char *const real = exclusion->path_count > 0 ? realpath(path, NULL) : NULL;
+    char *const real = exclusion->path_count > 0 ? real_path(path) : NULL;
     bool found = false;
     for (char *end = real ? real + strlen(real) : NULL; end && end > real && !found; end = strrchr(real, '/')) {
         *end = '\0';

@@ -44,15 +44,12 @@ static bool is_backup(const char *name)
     return name[length - 1] == '~' || (length > 2 && name[0] == '#' && name[length - 1] == '#');
 }
 
-/* A folder on the way to a path, and those above it. */
-typedef struct Above {
-    const struct Above *next;
-    dev_t device;
-    ino_t number;
-    int depth;
-} Above;
+bool hs_source_is_passed_over(const char *name)
+{
+    return name[0] == '.' || is_backup(name);
+}
 
-static bool is_above(const Above *above, const struct stat *about)
+bool hs_folder_is_above(const HsFoldersAbove *above, const struct stat *about)
 {
     for (; above; above = above->next)
         if (above->device == about->st_dev && above->number == about->st_ino)
@@ -60,10 +57,10 @@ static bool is_above(const Above *above, const struct stat *about)
     return false;
 }
 
-static HsStatus add_path(HsSourceList *list, const char *path, const char *format, const Above *above);
+static HsStatus add_path(HsSourceList *list, const char *path, const char *format, const HsFoldersAbove *above);
 
 /* Appends a folder's files in whatever order the system lists them; the caller sorts. */
-static HsStatus add_folder(HsSourceList *list, const char *path, const char *format, const Above *here)
+static HsStatus add_folder(HsSourceList *list, const char *path, const char *format, const HsFoldersAbove *here)
 {
     HsStatus status = HS_OK;
     if (here->depth > HS_FOLDER_DEPTH)
@@ -105,7 +102,7 @@ static bool is_apart(HsSourceList *list, const char *path)
 }
 
 /* above: the folder that it was found in; NULL: it was named itself. */
-static HsStatus add_path(HsSourceList *list, const char *path, const char *format, const Above *above)
+static HsStatus add_path(HsSourceList *list, const char *path, const char *format, const HsFoldersAbove *above)
 {
     struct stat about;
     if (above && (is_apart(list, path) || hs_source_list_excludes(list, path, list->named)))
@@ -116,13 +113,13 @@ static HsStatus add_path(HsSourceList *list, const char *path, const char *forma
         return hs_fail(HS_EIO, "%s: cannot be read: %s%s", path, link ? "what this symbolic link points to: " : "",
                        strerror(code));
     }
-    if (S_ISDIR(about.st_mode) && is_above(above, &about)) {
+    if (S_ISDIR(about.st_mode) && hs_folder_is_above(above, &about)) {
         list->loops++;
         return HS_OK;
     }
     if (S_ISDIR(about.st_mode))
         return add_folder(list, path, format,
-                          &(Above){ above, about.st_dev, about.st_ino, above ? above->depth + 1 : 0 });
+                          &(HsFoldersAbove){ above, about.st_dev, about.st_ino, above ? above->depth + 1 : 0 });
     if (!S_ISREG(about.st_mode))
         return hs_fail(HS_EIO, "%s: is neither a file nor a folder", path);
     const HsSourceKind *kind;
@@ -138,7 +135,7 @@ typedef struct Taker {
 static HsStatus take_match(void *user, const char *path)
 {
     const Taker *taker = user;
-    return add_path(taker->list, path, taker->format, &(Above){ .depth = 1 });
+    return add_path(taker->list, path, taker->format, &(HsFoldersAbove){ .depth = 1 });
 }
 
 /* Takes out what a pattern found twice, by way of ** and of a folder, say.  items[first ...] are sorted. */

@@ -13,6 +13,7 @@
 
 #include <math.h>
 #include <stdbool.h>
+#include <sys/stat.h>
 
 #include "runtime/config/config.h"
 #include "runtime/data/tokenizer/tokenizer.h"
@@ -104,6 +105,18 @@ HsStatus hs_source_list_exclude(HsSourceList *list, const HsStringList *patterns
 /* Whether the path, of which the first `named` bytes were named, is left out; counts it. */
 bool hs_source_list_excludes(HsSourceList *list, const char *path, size_t named);
 void hs_exclusion_deinit(HsExclusion *exclusion);
+
+/* A folder on the way to a path, and those above it. */
+typedef struct HsFoldersAbove {
+    const struct HsFoldersAbove *next;
+    dev_t device;
+    ino_t number;
+    int depth;
+} HsFoldersAbove;
+/* Whether what was found is one of these, by a symbolic link: it is not followed then. */
+bool hs_folder_is_above(const HsFoldersAbove *above, const struct stat *about);
+/* Of the names in a folder those that are never read: dot files and editors' backups. */
+bool hs_source_is_passed_over(const char *name);
 
 /* Appends what `name` stands for.  Folders are read recursively without dot files and editors' backups; patterns are
  * those of glob.h; what folders and patterns give is sorted by byte order of the path.  format: the task's; auto chooses for each file by its name.
