@@ -121,7 +121,8 @@ static Content content_of(const char *path, const char *end, double bytes)
     const size_t mark = hs_utf8_mark_bytes(walk.start, size);
     if (memchr(walk.start + mark, 0, size - mark) || hs_source_refuse_bytes(path, walk.start, size) != HS_OK)
         return NO_TEXT;
-    const bool valid = size - hs_utf8_valid_prefix(walk.start, size) < 4; /* the last character may be cut */
+    const size_t invalid = size - hs_utf8_valid_prefix(walk.start, size);
+    const bool valid = invalid == 0 || (size == FIRST_BYTES && invalid < 4); /* the last character may be cut */
     if (valid && kind->extension && bytes <= MOST_PARSED && !has_documents(path, kind))
         return NO_DOCUMENTS;
     return valid ? TEXT : OTHER_ENCODING;
@@ -141,12 +142,12 @@ static HsStatus find_kind(const char *end, Kind **kind)
     return HS_OK;
 }
 
-/* Where most files of a kind are no text, none is, but one without an end, for which there is no pattern. */
 static int refused_of(const Kind *kind)
 {
     return kind->refused + (walk.drops_without ? kind->without : 0);
 }
 
+/* Where most files of a kind are no text, none is, but one without an end, for which there is no pattern. */
 static bool is_refused(const Kind *kind)
 {
     return kind->end[0] != '\0' && 2 * refused_of(kind) > kind->files;
@@ -332,7 +333,7 @@ static HsStatus exclude(const char *folder, HsProposalText *text)
                           kind->end[0] ? kind->end : "without an end of their names");
         }
     }
-    walk.names_other = walk.other > 0 && walk.other_bytes <= FEW * walk.bytes;
+    walk.names_other = walk.other > 0 && walk.other < MOST_NAMED && walk.other_bytes <= FEW * walk.bytes;
     if (walk.names_other)
         note_left_out(text, "%d not in UTF-8", walk.other);
     walk.naming = true;

@@ -32,6 +32,11 @@ same reference.json left.json
 learn 0 left 'left/**/*.txt' --exclude '../*/left/l*.txt' --exclude './left/node_modules'
 same reference.json left.json
 expect 0 "$trainer" tokenizer count --tokenizer reference.json --exclude '*' --exclude 'left/*' plain/101.txt
+# A name with signs of a pattern stands for itself alone.
+mv left/latin.txt 'left/latin[1].txt' && cp plain/101.txt left/latin1.txt
+learn 0 left --exclude '*.gif' --exclude 'left/latin[1].txt' --exclude node_modules left
+learn 0 twice plain left/latin1.txt
+same twice.json left.json
 # Fields and formats have names here too.
 sed 's/"text"/"body"/' lines/x.jsonl >body.txt
 learn 0 body --format jsonl --text-field body body.txt

@@ -63,8 +63,10 @@ HsStatus hs_source_list_exclude(HsSourceList *list, const HsStringList *patterns
         const char *const pattern = patterns->items[i];
         if (!strchr(pattern, '/'))
             continue;
+        struct stat about;
         HS_TRY(add_path(exclusion, pattern));
-        if (hs_glob_is_pattern(pattern)) {
+        /* A file that has a bracket or a star in its very name is taken as it is, as in tasks.N.train. */
+        if (hs_glob_is_pattern(pattern) && lstat(pattern, &about) != 0) {
             const HsStatus status = hs_glob_expand(pattern, add_path, exclusion);
             if (status != HS_OK && status != HS_EIO)
                 return status;
