@@ -176,7 +176,7 @@ stop_clocks() {
     [ "$count" -gt 0 ] || return 0
     clock=$(cut -d, -f1 "$work/busy" | median) power=$(cut -d, -f2 "$work/busy" | median)
     # Of the reasons' bits 0x4 is the power limit, 0x80 its hardware brake, 0x20 and 0x40 are heat.
-    awk -F', *' -v clock="$clock" -v power="$power" -v name="$1" -v json="$work/json" '
+    awk -F', *' -v clock="$clock" -v power="$power" -v name="${1:-}" -v json="$work/json" '
         function bits(place) { return index("0123456789abcdef", tolower(substr($4, length($4) - place, 1))) - 1 }
         { capped += int(bits(0) / 4) % 2 || int(bits(1) / 8) % 2; hot += int(bits(1) / 2) % 4 > 0 }
         NR == 1 || $1 < least { least = $1 }
