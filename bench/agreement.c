@@ -12,11 +12,6 @@
 #include "bench/agreement_attention.h"
 #include "bench/agreement_codes.h"
 
-static HsStatus run_products(Bench *bench, const char *epilogue)
-{
-    return agreement_products(bench, epilogue);
-}
-
 static HsStatus run_codes(Bench *bench, const char *none)
 {
     (void)none;
@@ -32,7 +27,7 @@ static HsStatus run_attention(Bench *bench, const char *none)
 static const struct {
     const char *name;
     HsStatus (*run)(Bench *bench, const char *more);
-} parts[] = { { "products", run_products }, { "codes", run_codes }, { "attention", run_attention } };
+} parts[] = { { "products", agreement_products }, { "codes", run_codes }, { "attention", run_attention } };
 enum { PARTS = sizeof parts / sizeof *parts };
 
 int main(int argc, char **argv)

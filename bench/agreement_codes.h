@@ -32,14 +32,6 @@ typedef struct CodeProduct {
 /* inverses of the tensors' scales, where there are */
 static const float code_inverses[2] = { 0.25f, 0.5f };
 
-/* The code of a whole number from -2 to 2. */
-static inline unsigned char code_of(HsDtype format, int number)
-{
-    const unsigned one = format == HS_E4M3 ? 0x38u : 0x3Cu;
-    const unsigned size = number == 0 ? 0u : abs(number) == 1 ? one : 0x40u;
-    return (unsigned char)((number < 0 ? 0x80u : 0u) | size);
-}
-
 /* Codes of whole numbers; blocks are scaled by 1/2, 1 or 2. */
 static inline void code_fill(CodeMatrix *matrix, unsigned char *data, unsigned char *scales, uint64_t seed)
 {
@@ -55,7 +47,7 @@ static inline void code_fill(CodeMatrix *matrix, unsigned char *data, unsigned c
             const int64_t at = row * codes->depth + i;
             const int number = (int)(hs_rng_draw(&numbers, (uint64_t)at).word[0] % 5) - 2;
             const int scale = blocks ? scales[row * blocks + i / HS_SCALE_BLOCK_ELEMENTS] : 127;
-            data[at] = code_of(codes->format, number);
+            data[at] = bench_code_of(number, codes->format);
             matrix->halves[at] = (signed char)(number * (1 << (scale - 126)));
         }
     }

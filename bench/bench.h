@@ -264,6 +264,14 @@ static inline HsStatus bench_contend(const Bench *bench, BenchContender *contend
     return status;
 }
 
+/* The E4M3 or E5M2 code of a whole number from -2 to 2. */
+static inline unsigned char bench_code_of(int number, HsDtype format)
+{
+    const unsigned one = format == HS_E4M3 ? 0x38u : 0x3Cu;
+    const int size = number < 0 ? -number : number;
+    return (unsigned char)((number < 0 ? 0x80u : 0u) | (size == 0 ? 0u : size == 1 ? one : 0x40u));
+}
+
 /* A copy within the device: what a memory can do at most. */
 typedef struct BenchCopy {
     void *destination, *source;

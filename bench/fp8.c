@@ -105,13 +105,6 @@ static int whole_number(uint64_t index, uint64_t operand)
     return (int)(mixed(index, operand) % 5) - 2;
 }
 
-static unsigned char code_of(int number, HsDtype format)
-{
-    const unsigned one = format == HS_E4M3 ? 0x38u : 0x3Cu;
-    const int size = number < 0 ? -number : number;
-    return (unsigned char)((number < 0 ? 0x80u : 0u) | (size == 0 ? 0u : size == 1 ? one : 0x40u));
-}
-
 static HsStatus write_codes(Bench *bench, Product *product, int operand, bool whole)
 {
     HsCodes *const codes = operand == 0 ? &product->a : &product->b;
@@ -119,7 +112,7 @@ static HsStatus write_codes(Bench *bench, Product *product, int operand, bool wh
     const int64_t count = codes->rows * codes->depth;
 #pragma omp parallel for
     for (int64_t i = 0; i < count; i++)
-        host[i] = whole ? code_of(whole_number((uint64_t)i, (uint64_t)operand), codes->format)
+        host[i] = whole ? bench_code_of(whole_number((uint64_t)i, (uint64_t)operand), codes->format)
                         : (unsigned char)(mixed((uint64_t)i, (uint64_t)operand) & 0xB7u);
     HS_TRY(bench->device.copy(&bench->device, bench->context.stream, codes->data, host, (size_t)count));
     return bench->device.stream_sync(&bench->device, bench->context.stream);
@@ -220,7 +213,7 @@ static HsStatus run_once(BenchContender *contender)
     return status == HS_OK ? synced : status;
 }
 
-/* Of a code that code_of has made. */
+/* Of a code that bench_code_of has made. */
 static int number_of(unsigned char code)
 {
     const int size = code & 0x40 ? 2 : (code & 0x3F) != 0;

@@ -93,8 +93,6 @@ HsStatus hs_propose(const HsProposalRequest *request, FILE *out);
 
 /* What a name ends with, ".py" or ".jsonl.gz"; "" where there is nothing, or no room. */
 void hs_proposal_end_of(const char *name, char *end, size_t room);
-/* Of such an end. */
-bool hs_proposal_is_packed(const char *end);
 /* text->train, exclude and left_out of a folder that is read as the task says.  errors: HS_ECONFIG where none of its files is text, HS_ENOMEM */
 HsStatus hs_proposal_choose_files(const char *folder, const HsTaskConfig *task, HsProposalText *text);
 

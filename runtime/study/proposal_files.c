@@ -87,12 +87,6 @@ void hs_proposal_end_of(const char *name, char *end, size_t room)
         snprintf(end, room, "%s", dot);
 }
 
-bool hs_proposal_is_packed(const char *end)
-{
-    const size_t length = strlen(end);
-    return (length >= 3 && hs_is(end + length - 3, ".gz")) || (length >= 4 && hs_is(end + length - 4, ".zst"));
-}
-
 /* Whether a file of records has a document: a program's settings in JSON have none.  One with a mistake behind its first
  * documents has: training names the mistake. */
 static bool has_documents(const char *path, const HsSourceKind *kind)
@@ -115,7 +109,7 @@ static Content content_of(const char *path, const char *end, double bytes)
         return NO_TEXT;
     if (walk.files > MOST_READ || hs_is(end, ".parquet"))
         return TEXT;
-    if (hs_proposal_is_packed(end))
+    if (hs_packing_of_name(path))
         return bytes > MOST_UNPACKED || has_documents(path, kind) ? TEXT : NO_DOCUMENTS;
     const size_t size = hs_read_start(path, walk.start, FIRST_BYTES);
     const size_t mark = hs_utf8_mark_bytes(walk.start, size);

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "runtime/data/source/glob.h"
+#include "runtime/data/source/input.h"
 #include "runtime/data/source/source.h"
 #include "runtime/io/files.h"
 #include "runtime/io/utf8.h"
@@ -63,7 +64,7 @@ static HsStatus survey(const HsSourceList *sources, HsProposalText *text)
         }
         hs_proposal_end_of(source->name, end, sizeof end);
         text->bytes += (double)about.st_size;
-        if (i % step == 0 && !hs_proposal_is_packed(end) && !hs_is(end, ".parquet"))
+        if (i % step == 0 && !hs_packing_of_name(end) && !hs_is(end, ".parquet"))
             count_characters(source->name, bytes, seen, text);
     }
     free(bytes);
@@ -110,7 +111,7 @@ static HsStatus take_sample(const HsSourceList *sources, HsProposalText *text)
         const HsSourceKind *const kind = sources->items[0].kind;
         char end[KIND_BYTES];
         hs_proposal_end_of(sources->items[0].name, end, sizeof end);
-        if (!kind || hs_proposal_is_packed(end) ||
+        if (!kind || hs_packing_of_name(end) ||
             (kind->extension && !hs_is(kind->format, "jsonl"))) /* no part of it is a file */
             return HS_OK;
         text->sample_bytes = 0;
