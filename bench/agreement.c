@@ -2,7 +2,7 @@
  *
  * Whether the kernels that continue from tile to tile compute the right numbers at sizes at which they do so.
  *
- *     agreement [--device cuda|emu] [--tiny] [--json FILE] [products|products:EPILOGUE|codes|attention]
+ *     agreement [--device cuda|emu] [--tiny] [--json FILE] [products|products:PATTERN|codes|attention]
  *
  * The self-test compares every operation with the reference at small sizes.  A GPU of 132 multiprocessors gives each of
  * its blocks at most one tile of those, so that what happens between tiles (rings that run on, buffers used again,
@@ -50,8 +50,7 @@ int main(int argc, char **argv)
         right = right && status == HS_OK;
     }
     if (!known) {
-        hs_fail(HS_EINVAL, "%s is not known; products, products:EPILOGUE, codes or attention, or nothing for all",
-                part);
+        hs_fail(HS_EINVAL, "%s is not known; products, products:PATTERN, codes or attention, or nothing for all", part);
         bench_fail(&bench);
     }
     bench_close(&bench);

@@ -12,6 +12,7 @@
 #ifndef HS_BENCH_AGREEMENT_PRODUCTS_H
 #define HS_BENCH_AGREEMENT_PRODUCTS_H
 
+#include <fnmatch.h>
 #include <math.h>
 
 #include "bench/product_kernels.h"
@@ -19,15 +20,16 @@
 
 enum { AGREEMENT_PASSES = 3, AGREEMENT_FORWARD = 0, AGREEMENT_DGRAD, AGREEMENT_WGRAD };
 
-/* y[rows,out] = x[rows,in] w[out,in]^T and its gradients.  No size is a multiple of a tile; `odd` columns are cut off
+/* y[rows,out] = x[rows,in] w[out,in]^T and its gradients.  No size is a multiple of a tile; halves of `out` are whole
+ * lines of 16 bytes, as gates in the epilogue need them; `odd` columns are cut off
  * so that no row of c is a whole number of 16 bytes. */
 typedef struct ProductSize {
     int64_t rows, out, in, odd;
 } ProductSize;
 
-static const ProductSize product_sizes[] = { { 4096, 768, 3072, 3 }, { 4072, 776, 3048, 2 } };
+static const ProductSize product_sizes[] = { { 4096, 768, 3072, 3 }, { 4072, 784, 3048, 2 } };
 /* For an emulator: enough tiles that each of two clusters computes several, enough steps that rings go round. */
-static const ProductSize tiny_product_sizes[] = { { 520, 264, 328, 3 } };
+static const ProductSize tiny_product_sizes[] = { { 520, 272, 328, 3 } };
 
 typedef struct ProductCase {
     const char *name;
@@ -52,6 +54,8 @@ static const ProductCase product_cases[] = {
     { "GELU, bias, pre in f32", AGREEMENT_FORWARD, HS_BF16, HS_F32, HS_EPILOGUE_GELU, HS_CASE_BIAS | HS_CASE_PRE,
       false },
     { "squared ReLU, pre", AGREEMENT_FORWARD, HS_BF16, HS_BF16, HS_EPILOGUE_RELU2, HS_CASE_PRE, false },
+    { "SwiGLU", AGREEMENT_FORWARD, HS_BF16, HS_BF16, HS_EPILOGUE_SWIGLU, HS_CASE_PRE, false },
+    { "GEGLU, bias", AGREEMENT_FORWARD, HS_BF16, HS_BF16, HS_EPILOGUE_GEGLU, HS_CASE_PRE | HS_CASE_BIAS, false },
     BOTH_16("residual, bias", AGREEMENT_FORWARD, HS_EPILOGUE_NONE, HS_CASE_RESIDUAL | HS_CASE_BIAS),
     { "residual in f32", AGREEMENT_FORWARD, HS_BF16, HS_F32, HS_EPILOGUE_NONE, HS_CASE_RESIDUAL, false },
     { "residual in f32, rows of odd length", AGREEMENT_FORWARD, HS_BF16, HS_F32, HS_EPILOGUE_NONE, HS_CASE_RESIDUAL,
@@ -65,6 +69,8 @@ static const ProductCase product_cases[] = {
     { "GELU's derivative", AGREEMENT_DGRAD, HS_BF16, HS_BF16, HS_EPILOGUE_GELU_BACKWARD, HS_CASE_PRE, false },
     BOTH_16("GELU's derivative, added", AGREEMENT_DGRAD, HS_EPILOGUE_GELU_BACKWARD, HS_CASE_PRE | HS_CASE_ACCUMULATE),
     { "squared ReLU's derivative", AGREEMENT_DGRAD, HS_BF16, HS_BF16, HS_EPILOGUE_RELU2_BACKWARD, HS_CASE_PRE, false },
+    { "SwiGLU's derivative", AGREEMENT_DGRAD, HS_BF16, HS_BF16, HS_EPILOGUE_SWIGLU_BACKWARD, HS_CASE_PRE, false },
+    { "GEGLU's derivative", AGREEMENT_DGRAD, HS_BF16, HS_BF16, HS_EPILOGUE_GEGLU_BACKWARD, HS_CASE_PRE, false },
     BOTH_16("added", AGREEMENT_DGRAD, HS_EPILOGUE_NONE, HS_CASE_ACCUMULATE),
     { "residual in f32, added", AGREEMENT_DGRAD, HS_BF16, HS_F32, HS_EPILOGUE_NONE,
       HS_CASE_RESIDUAL | HS_CASE_ACCUMULATE, false },
@@ -228,7 +234,7 @@ typedef struct AgreementCase {
     AgreementMatrix bias, other, c; /* other: residual or pre */
     double *expected, *error;       /* of c, before its one rounding; error 0: exact */
     double *pre;                    /* what pre has to hold, where it is written */
-    int64_t columns;
+    int64_t columns, other_columns; /* of c, of other */
 } AgreementCase;
 
 static inline bool agreement_has(const ProductCase *config, unsigned option)
@@ -254,10 +260,59 @@ static inline double agreement_rounded(HsDtype dtype, double value)
     return hs_dtype_load(dtype, &word, 0);
 }
 
+static inline double agreement_silu_derivative(double x)
+{
+    const double s = 1.0 / (1.0 + exp(-x));
+    return s * (1.0 + x * (1.0 - s));
+}
+
+/* Element i of c behind a gate, which has two columns of sums, and of both halves of pre. */
+static inline void agreement_expect_gated(const ProductCase *config, const AgreementPass *pass, AgreementCase *made,
+                                          int64_t i)
+{
+    const int64_t row = i / made->columns, features = made->columns;
+    const HsActivation f = hs_epilogue_activation(config->epilogue);
+    double halves[2];
+    for (int half = 0; half < 2; half++) {
+        const int64_t column = half * features + i % features, at = row * pass->n + column;
+        const double bias = agreement_has(config, HS_CASE_BIAS) ? (double)made->bias.values[column] : 0.0;
+        halves[half] = agreement_rounded(config->other, (double)pass->sums[at] + bias);
+        made->pre[at] = halves[half];
+    }
+    const double x = halves[0], y = f == HS_ACTIVATION_SILU ? x / (1.0 + exp(-x)) : agreement_gelu(x);
+    made->expected[i] = y * halves[1];
+    made->error[i] = fabs(halves[1]) * hs_bound_gate(f, x).value_error;
+}
+
+/* Element i of the gradient, which is twice as wide as the sums: every kernel rounds them to c's format first. */
+static inline void agreement_expect_ungated(const ProductCase *config, const AgreementPass *pass, AgreementCase *made,
+                                            int64_t i)
+{
+    const int64_t row = i / made->columns, features = pass->n, column = i % made->columns;
+    const HsActivation f = hs_epilogue_activation(config->epilogue);
+    const float *const pre = made->other.values + row * made->other_columns + column % features;
+    const double x = (double)pre[0], up = (double)pre[features];
+    const double value = agreement_rounded(config->out, (double)pass->sums[row * features + column % features]);
+    const HsGateBound bound = hs_bound_gate(f, x);
+    const bool silu = f == HS_ACTIVATION_SILU;
+    const double y = silu ? x / (1.0 + exp(-x)) : agreement_gelu(x);
+    const double slope = silu ? agreement_silu_derivative(x) : agreement_gelu_derivative(x);
+    made->expected[i] = column < features ? value * up * slope : value * y;
+    made->error[i] = column < features ? fabs(value * up) * bound.slope_error : fabs(value) * bound.value_error;
+}
+
 /* Element i of row-major c. */
 static inline void agreement_expect(const ProductCase *config, const AgreementPass *pass, AgreementCase *made,
                                     int64_t i)
 {
+    if (hs_epilogue_gates(config->epilogue)) {
+        agreement_expect_gated(config, pass, made, i);
+        return;
+    }
+    if (hs_epilogue_ungates(config->epilogue)) {
+        agreement_expect_ungated(config, pass, made, i);
+        return;
+    }
     const int64_t row = i / made->columns, column = i % made->columns;
     double value = (double)pass->sums[row * pass->n + column], error = 0.0;
     if (agreement_has(config, HS_CASE_BIAS))
@@ -295,15 +350,20 @@ static inline void agreement_unmake(Bench *bench, AgreementCase *made)
 static inline HsStatus agreement_make(Bench *bench, const ProductCase *config, const AgreementPass *pass, int64_t odd,
                                       AgreementCase *made)
 {
-    *made = (AgreementCase){ .columns = pass->n - (config->odd ? odd : 0) };
+    const bool gates = hs_epilogue_gates(config->epilogue), ungates = hs_epilogue_ungates(config->epilogue);
+    const int64_t columns = pass->n - (config->odd ? odd : 0);
+    *made = (AgreementCase){ .columns = gates     ? columns / 2
+                                        : ungates ? columns * 2
+                                                  : columns,
+                             .other_columns = ungates ? columns * 2 : columns };
     const int64_t count = pass->m * made->columns;
     made->expected = malloc((size_t)count * sizeof(double));
     made->error = malloc((size_t)count * sizeof(double));
-    made->pre = malloc((size_t)count * sizeof(double));
+    made->pre = malloc((size_t)(pass->m * made->other_columns) * sizeof(double));
     if (!made->expected || !made->error || !made->pre)
         return hs_fail(HS_ENOMEM, "%" PRId64 " numbers", 3 * count);
-    HS_TRY(agreement_fill(bench, &made->bias, hs_tensor_1d(NULL, HS_F32, made->columns), 3));
-    HS_TRY(agreement_fill(bench, &made->other, hs_tensor_2d(NULL, config->other, pass->m, made->columns), 4));
+    HS_TRY(agreement_fill(bench, &made->bias, hs_tensor_1d(NULL, HS_F32, made->other_columns), 3));
+    HS_TRY(agreement_fill(bench, &made->other, hs_tensor_2d(NULL, config->other, pass->m, made->other_columns), 4));
     HS_TRY(agreement_fill(bench, &made->c, hs_tensor_2d(NULL, config->out, pass->m, made->columns), 5));
 #pragma omp parallel for
     for (int64_t i = 0; i < count; i++)
@@ -346,10 +406,11 @@ static inline HsStatus agreement_run(Bench *bench, const ProductCase *config, co
 {
     HsMatmulArgs args = agreement_args(pass);
     HsDevice *device = &bench->device;
-    const bool writes_pre = hs_epilogue_activates(config->epilogue) && agreement_has(config, HS_CASE_PRE);
+    const bool forward = hs_epilogue_activates(config->epilogue) || hs_epilogue_gates(config->epilogue);
+    const bool writes_pre = forward && agreement_has(config, HS_CASE_PRE);
     const bool in_place = agreement_has(config, HS_CASE_IN_PLACE);
     const bool reads_c = in_place || agreement_has(config, HS_CASE_ACCUMULATE);
-    const int64_t count = pass->m * made->columns;
+    const int64_t count = pass->m * made->columns, others = pass->m * made->other_columns;
     if (config->odd)
         args.b.values.shape[0] = made->columns; /* fewer rows of w */
     args.c = made->c.tensor;
@@ -361,7 +422,7 @@ static inline HsStatus agreement_run(Bench *bench, const ProductCase *config, co
     if (agreement_has(config, HS_CASE_PRE))
         args.pre = made->other.tensor;
     args.epilogue = config->epilogue;
-    void *const words = malloc((size_t)count * sizeof(float));
+    void *const words = malloc((size_t)(count > others ? count : others) * sizeof(float));
     HsStatus status = words ? agreement_reset(bench, &args.c, reads_c ? made->c.values : NULL, words)
                             : hs_fail(HS_ENOMEM, "%" PRId64 " numbers", count);
     if (status == HS_OK && writes_pre)
@@ -375,7 +436,7 @@ static inline HsStatus agreement_run(Bench *bench, const ProductCase *config, co
     if (status == HS_OK && writes_pre)
         status = device->stream_sync(device, bench->context.stream);
     if (status == HS_OK && writes_pre)
-        *wrong += agreement_count(args.pre.dtype, words, made->pre, NULL, count);
+        *wrong += agreement_count(args.pre.dtype, words, made->pre, NULL, others);
     free(words);
     return status;
 }
@@ -442,7 +503,7 @@ static inline HsStatus agreement_size(Bench *bench, const ProductSize *size, HsD
             ProductCase config = product_cases[i];
             const bool plain = config.options == 0 && config.epilogue == HS_EPILOGUE_NONE;
             if (config.pass != number || (dtype != HS_BF16 && !plain) ||
-                (epilogue && strcmp(epilogue, config.name) != 0))
+                (epilogue && fnmatch(epilogue, config.name, 0) != 0))
                 continue;
             if (!pass.sums)
                 status = agreement_open(bench, size, number, dtype, &pass);
@@ -456,7 +517,7 @@ static inline HsStatus agreement_size(Bench *bench, const ProductSize *size, HsD
     return HS_OK;
 }
 
-/* epilogue: of these cases only; NULL: all.  errors: HS_ENUMERIC where a kernel is wrong */
+/* epilogue: of the cases that it names, a pattern as the shell has them; NULL: all.  errors: HS_ENUMERIC where a kernel is wrong */
 static inline HsStatus agreement_products(Bench *bench, const char *epilogue)
 {
     const ProductSize *sizes = bench->tiny ? tiny_product_sizes : product_sizes;

@@ -42,6 +42,8 @@ link() {
         program=("$work/ops" --filter 'fp8_products/*')
     elif [ "$op" = agreement ]; then
         program=("$work/agreement" --device emu --tiny products)
+    elif [ "$op" = agreement_gates ]; then
+        program=("$work/agreement" --device emu --tiny 'products:*GLU*')
     elif [ "$op" = agreement_codes ]; then
         program=("$work/agreement" --device emu --tiny codes)
     elif [ "$op" = agreement_attention ]; then
@@ -264,7 +266,7 @@ plant 'next tile: the ring begins anew' $unit $header \
     $'float sums[Tile::columns / 2];\n        products.run' \
     $'float sums[Tile::columns / 2];\n        place = RingPlace<Tile::stages>();\n        products.run'
 plant 'next tile: a buffer that is still read' $unit $header \
-    'wait_input, input_done);' 'wait_input, input_done), staging.next = 0;'
+    'Tile::line_bytes, wait_input, input_done);' 'Tile::line_bytes, wait_input, input_done), staging.next = 0;'
 plant 'turns: a consumer does not wait for its turn' $unit $header \
     'ptx::barrier_sync(HOPPER_TURN_BARRIER + consumer, 128 * HOPPER_CONSUMERS);' '(void)0;'
 plant 'turns: given before inputs are there' $unit $header 'ptx::mbarrier_wait(ring.full(ahead.stage), ahead.parity);' '(void)0;'
@@ -291,6 +293,24 @@ plant 'inputs: halves of 16 bits change places' $unit matmul_hopper_epilogue.cuh
     '(((half ^ 1) * 4 + j) * 16)'
 plant 'inputs: c by the derivative too' $unit matmul_hopper_epilogue.cuh 'input == 0 && hs_epilogue' 'hs_epilogue'
 plant 'inputs: several with more than a part each' $unit matmul_hopper_launch.cuh 'output->input_count > 0 ? 1 : lines' 'lines'
+op=agreement_gates
+plant 'gates: the second half behind the first' $unit matmul_hopper_launch.cuh \
+    'gates ? given.output.columns / 2 : tile_columns / HOPPER_CLUSTER;' 'tile_columns / HOPPER_CLUSTER;'
+plant 'gates: tiles as far apart as without' $unit matmul_hopper_launch.cuh \
+    'deal->columns = gates ? tile_columns / 2 : tile_columns;' 'deal->columns = tile_columns;'
+plant 'gates: of what is not stored' $unit matmul_hopper_epilogue.cuh 'activate<f>(rounded<T>(gate[i]))' 'activate<f>(gate[i])'
+plant 'gates: columns behind the last feature' $unit matmul_hopper_epilogue.cuh \
+    'all = { matmul.rows, features, features };' 'all = { matmul.rows, 2 * features, features };'
+plant "gates: the other half's bias" $unit matmul_hopper_epilogue.cuh \
+    'bias.load(matmul, features + place.column);' 'bias.load(matmul, place.column);'
+plant 'gates: the halves of pre change places' $unit matmul_hopper_launch.cuh \
+    'given.columns * (int64_t)hs_dtype_bytes(half.dtype);' '0;'
+plant "gates: the gradient's parts change places" $unit matmul_hopper_epilogue.cuh \
+    'store_lines(half, c + features, buffer, place);' 'store_lines(half, c, buffer, place);'
+plant 'gates: of a value that is not rounded' $unit matmul_hopper_epilogue.cuh \
+    'const float value = rounded<T>(values[first * 16 + i]);' 'const float value = values[first * 16 + i];'
+plant 'gates: a part is stored before all lanes have written' $unit matmul_hopper_epilogue.cuh \
+    $'stage_blocks(T{}, buffer, values);\n    __syncwarp();' 'stage_blocks(T{}, buffer, values);'
 
 work_header=matmul_hopper_work.cuh
 op=agreement_joint

@@ -74,6 +74,21 @@ expect 0 env HALFSTEP_MULTIPROCESSORS=132 HALFSTEP_HOPPER_STORES=copies "$traine
 bits large >large.bits
 bits copies >copies.bits
 same large.bits copies.bits
+# Nor whether a gate is in the product's epilogue or a kernel behind it, of 16 bits and of FP8.
+for mode in bf16 fp8; do
+    for stores in lines copies; do
+        expect 0 env HALFSTEP_MULTIPROCESSORS=132 HALFSTEP_HOPPER_STORES=$stores "$trainer" --config emu.yaml \
+            model.family=llama model.dropout=0 model.mlp_width=136 precision.mode=$mode max_steps=4 out_dir=$mode-$stores
+        bits $mode-$stores >$mode-$stores.bits
+        expect 0 env HALFSTEP_HOPPER_STORES=$stores "$trainer" plan --card 'H200 SXM' --step --config emu.yaml \
+            device=cuda model.family=llama model.dropout=0 model.width=512 model.heads=8 batch_size=128 \
+            precision.mode=$mode
+        awk -F ' *[|] *' '$2 == "forward" && $3 == "matmul" { print $5 - $4 }' out >$mode-$stores.apart
+    done
+    same $mode-lines.bits $mode-copies.bits
+    [ $(($(cat $mode-copies.apart) - $(cat $mode-lines.apart))) = 1 ] ||
+        fail "$mode: kernels apart $(cat $mode-lines.apart), with copies $(cat $mode-copies.apart)"
+done
 expect 2 env HALFSTEP_HOPPER_STORES=some "$trainer" --config emu.yaml out_dir=refused
 says err "HALFSTEP_HOPPER_STORES=some: say lines or copies"
 expect 2 env HALFSTEP_MULTIPROCESSORS=0 "$trainer" --config emu.yaml out_dir=refused

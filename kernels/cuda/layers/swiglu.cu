@@ -3,6 +3,7 @@
  * SwiGLU and GEGLU (Shazeer 2020, eq. 5), row n of x = [gate | up], f = silu or gelu (activation.cuh):
  *     y = f(gate) up,     dgate = dy up f'(gate),     dup = dy f(gate)
  *
+ * For operations by themselves, and behind products whose kernel has no such epilogue (matmul_hopper_epilogue.cuh has).
  * Bound by memory: 3 values move for each y forward, 5 backward.  A thread takes a pack of y and the two packs of x
  * that belong to it; threads count through all packs of the matrix, so that no row's end leaves lanes idle.
  */
@@ -81,9 +82,8 @@ template <int width, typename Task> __global__ void __launch_bounds__(THREADS) s
 #pragma unroll
         for (int i = 0; i < width; i++) {
             const Activated activated = activate_with_slope<Task::f>(gate[i]);
-            const float dgate = dy[i] * up[i] * activated.slope;
+            gate[i] = dy[i] * activated.slope * up[i]; /* in the order of products with a gate in their epilogue */
             up[i] = dy[i] * activated.value;
-            gate[i] = dgate;
         }
         task.dx.store(place.gate, gate);
         task.dx.store(place.up, up);

@@ -146,18 +146,6 @@ bool fours_aligned(const HsTensor &tensor)
     return !hs_tensor_present(&tensor) || aligned_to(tensor.data, 4 * hs_dtype_bytes(tensor.dtype));
 }
 
-/* A gate needs two columns F apart, which no tile holds: it is a separate pass over pre or, backward, over `value`. */
-HsMatmulArgs without_gate(const HsMatmulArgs *args, void *value)
-{
-    HsMatmulArgs product = *args;
-    product.epilogue = HS_EPILOGUE_NONE;
-    product.pre.rank = 0;
-    product.c = hs_epilogue_gates(args->epilogue)
-                    ? args->pre
-                    : hs_tensor_2d(value, args->c.dtype, args->c.shape[0], args->c.shape[1] / 2);
-    return product;
-}
-
 /* Plain f32 sums go to the workspace, and launch_matmul_finish does the rest.  Kernels that multiply codes apply factors
  * themselves. */
 bool is_finished_apart(const HsMatmulArgs *args, const MatmulShape &shape, int slices)
@@ -189,6 +177,12 @@ size_t sums_bytes(const HsMatmulArgs *args, const MatmulShape &shape, const Matm
     return (size_t)choice.slices * (size_t)shape.m * ((size_t)shape.n + (with_rows ? 1 : 0)) * sizeof(float);
 }
 
+/* Rows that begin at multiples of 16 bytes. */
+bool is_whole_lines(const HsTensor &tensor)
+{
+    return tensor.shape[1] * (int64_t)hs_dtype_bytes(tensor.dtype) % 16 == 0 && aligned_to(tensor.data, 16);
+}
+
 HsBiasBackwardArgs row_sums_apart(const HsMatmulArgs *args)
 {
     return HsBiasBackwardArgs{ args->a.values, args->row_sums };
@@ -204,15 +198,46 @@ bool are_rows_summed_apart(const HsContext *context, const HsMatmulArgs *args)
     return options_of(context).cublaslt || !sums_rows(product.shape, product.choice, args);
 }
 
+/* The kernels of most products hold no two columns of c that are F apart: a gate is a separate pass then. */
+bool is_gate_apart(const HsContext *context, const HsMatmulArgs *args)
+{
+    if (!hs_epilogue_reshapes(args->epilogue))
+        return false;
+    const HsDtype dtype = args->a.layout == HS_LAYOUT_CODES ? HS_BF16 : args->a.values.dtype;
+    const bool lines = args->c.dtype == dtype && args->pre.dtype == dtype && is_whole_lines(args->c) &&
+                       is_whole_lines(args->pre) && args->pre.shape[1] / 2 % 8 == 0;
+    const bool bias = hs_tensor_present(&args->bias);
+    if (!lines || !fours_aligned(args->bias) || (bias && hs_epilogue_ungates(args->epilogue)) ||
+        limits_of(context).hopper_copies || options_of(context).cublaslt)
+        return true;
+    const ChosenProduct product = choose(context, args);
+    return !product.choice.hopper || takes_any_layout(product.shape, args) ||
+           is_finished_apart(args, product.shape, product.choice.slices);
+}
+
+HsMatmulArgs without_gate(const HsMatmulArgs *args, void *value)
+{
+    HsMatmulArgs product = *args;
+    product.epilogue = HS_EPILOGUE_NONE;
+    product.pre.rank = 0;
+    product.c = hs_epilogue_gates(args->epilogue)
+                    ? args->pre
+                    : hs_tensor_2d(value, args->c.dtype, args->c.shape[0], args->c.shape[1] / 2);
+    return product;
+}
+
 MatmulOutput matmul_output_of(const HsMatmulArgs *args)
 {
+    const int64_t columns = args->c.shape[1];
     MatmulOutput output;
     output.c = view_of(args->c);
     output.residual = view_of(args->residual);
     output.pre = view_of(args->pre);
     output.bias = hs_tensor_present(&args->bias) ? data_of<const float>(args->bias) : NULL;
     output.rows = (int)args->c.shape[0];
-    output.columns = (int)args->c.shape[1];
+    output.columns = (int)(hs_epilogue_gates(args->epilogue)     ? columns * 2
+                           : hs_epilogue_ungates(args->epilogue) ? columns / 2
+                                                                 : columns);
     output.epilogue = args->epilogue;
     output.accumulate = args->accumulate;
     output.row_sums = NULL;
@@ -422,7 +447,7 @@ static HsStatus native_matmul(HsContext *context, const HsMatmulArgs *args)
 
 static HsStatus multiply(HsContext *context, const HsMatmulArgs *args)
 {
-    if (hs_epilogue_reshapes(args->epilogue))
+    if (is_gate_apart(context, args))
         return matmul_and_gate(context, args);
     if (options_of(context).cublaslt) {
         HS_TRY(cublaslt_matmul(context, args));
@@ -438,7 +463,8 @@ static HsStatus multiply(HsContext *context, const HsMatmulArgs *args)
 
 HsStatus op::matmul(HsContext *context, const HsMatmulArgs *args)
 {
-    if (!is_decoded(context, args))
+    const bool gated = hs_epilogue_reshapes(args->epilogue) && !is_gate_apart(context, args);
+    if (gated || !is_decoded(context, args))
         return multiply(context, args);
     HsContext inner = *context;
     HsMatmulArgs product = *args;

@@ -43,7 +43,8 @@ struct MatmulOperand {
     bool k_contiguous;
 };
 
-/* A tensor of c's shape that the epilogue reads or writes; NULL: absent. */
+/* A tensor of the product's shape that the epilogue reads or writes, and of half its columns, or twice as many, where a gate
+ * is in between; NULL: absent. */
 struct MatmulView {
     void *data;
     HsDtype dtype;
@@ -54,7 +55,7 @@ struct MatmulView {
 struct MatmulOutput {
     MatmulView c, residual, pre;
     const float *bias; /* NULL: absent */
-    int rows, columns;
+    int rows, columns; /* of the product */
     HsEpilogue epilogue;
     bool accumulate;
     bool vector;  /* four neighbouring columns may be moved as one everywhere */
@@ -89,9 +90,9 @@ enum { MATMUL_MOST_CLUSTERS = 128 };
 /* The kernel families; each has its own rows in the table of tiles. */
 enum MatmulFamily { MATMUL_F32, MATMUL_TF32, MATMUL_16BIT, MATMUL_FP8, MATMUL_FAMILIES };
 
-/* What an epilogue does to each element of c, as far as it costs time. */
+/* What an epilogue does to each element of the product, as far as it costs time. */
 struct MatmulWork {
-    HsEpilogue function; /* of each number by itself, or its gradient; others are separate passes */
+    HsEpilogue function; /* of each number by itself, or of a gate, or its gradient */
     bool bias;
     int read, written; /* bytes: residual, pre and c; an f32 c that accumulates is added to in memory */
 };
@@ -170,6 +171,12 @@ HsStatus launch_matmul_finish(HsContext *context, const float *sums, int slices,
 
 /* Whether a call's row sums take bias_backward's kernels, behind the product and in the same workspace. */
 bool are_rows_summed_apart(const HsContext *context, const HsMatmulArgs *args);
+
+/* Whether a call's gate, or its gradient, is a kernel apart behind the product.  An address may ask for it: without one
+ * this is how well aligned ones are served, and the workspace is as for kernels apart. */
+bool is_gate_apart(const HsContext *context, const HsMatmulArgs *args);
+/* The product of such a call: into pre or, backward, into `value`. */
+HsMatmulArgs without_gate(const HsMatmulArgs *args, void *value);
 
 /* The epilogue of a call. */
 MatmulOutput matmul_output_of(const HsMatmulArgs *args);

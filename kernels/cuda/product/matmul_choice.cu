@@ -81,8 +81,14 @@ MatmulShape matmul_shape(const HsMatmulArgs *args, const DeviceLimits &limits)
     shape.quantized = args->b.layout == HS_LAYOUT_NF4;
     shape.hopper = shape.hopper && !shape.quantized;
     shape.joint = shape.hopper && is_plain_sum(args, shape.family == MATMUL_FP8);
-    shape.work.function = activates || derivative ? args->epilogue : HS_EPILOGUE_NONE;
+    shape.work.function = args->epilogue;
     shape.work.bias = hs_tensor_present(&args->bias);
+    if (hs_epilogue_reshapes(args->epilogue)) { /* two columns of the product are one of c, or one is two */
+        const bool gates = hs_epilogue_gates(args->epilogue);
+        shape.work.written = gates ? bytes_of(args->pre) + bytes_of(args->c) / 2 : 2 * bytes_of(args->c);
+        shape.work.read = gates ? 0 : 2 * bytes_of(args->pre);
+        return shape;
+    }
     shape.work.written = bytes_of(args->c) + (activates ? bytes_of(args->pre) : 0);
     shape.work.read = bytes_of(args->residual) + (derivative ? bytes_of(args->pre) : 0) +
                       (args->accumulate && args->c.dtype != HS_F32 ? bytes_of(args->c) : 0);

@@ -25,7 +25,7 @@ HsStatus launch_tile(HsContext *context, const MatmulParameters &given, const Fp
     const DeviceLimits &limits = limits_of(context);
     HS_TRY(describe_output(limits, given, slices, Tile::rows, Tile::input_lines, &product.output));
     const int most = clusters_at_once(limits.multiprocessors);
-    const int clusters = deal_tiles(given, Tile::rows, Tile::columns, slices, most, &product.deal);
+    const int clusters = deal_tiles(given, Tile::rows, Tile::columns, slices, most, &product);
     return hs_launch_clusters_after(context, HS_KERNEL((matmul_fp8_hopper_kernel<A, Tile, sum>)), HOPPER_CLUSTER,
                                     dim3((unsigned)(clusters * HOPPER_CLUSTER)), dim3(HOPPER_THREADS),
                                     (size_t)Fp8Tile<Tile>::shared_bytes(sum), parameters);

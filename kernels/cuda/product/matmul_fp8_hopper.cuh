@@ -189,15 +189,19 @@ HS_DEVICE void fp8_fill_scales(const Fp8HopperParameters &parameters, const Hopp
     for (int item = 0; item < hopper_count(product.deal, number()); item++) {
         const HopperWork work = hopper_work(product.deal, number(), item);
         const int steps = work.steps + hopper_input_stages<Tile>(product.output, work);
-        const int first = lane + Tile::rows * (of_a ? work.position.row * HOPPER_CLUSTER + rank : work.position.column);
+        const int first = lane + (of_a ? (work.position.row * HOPPER_CLUSTER + rank) * Tile::rows
+                                       : work.position.column * product.deal.columns);
+        const int second = of_a ? Tile::rows / 2 : product.second; /* from the first half's columns to the second's */
         for (int step = 0; step < steps; step++, place.next()) {
             float values[each];
             const int block = work.k_of(step) / HOPPER_STEP;
 #pragma unroll
             for (int i = 0; i < each; i++)
-                values[i] = step < work.steps
-                                ? fp8_block_scale(scales, parameters.scales.blocks, first + i * WARP_SIZE, rows, block)
-                                : 0.0f;
+                values[i] =
+                    step < work.steps
+                        ? fp8_block_scale(scales, parameters.scales.blocks,
+                                          first + i / (each / 2) * second + i % (each / 2) * WARP_SIZE, rows, block)
+                        : 0.0f;
             ptx::mbarrier_wait(ring.empty(place.stage), place.parity ^ 1);
             float *const stage = Fp8Tile<Tile>::scales(shared, place.stage) + (of_a ? 0 : Tile::rows) + lane;
 #pragma unroll
@@ -234,8 +238,8 @@ __global__ void __launch_bounds__(HOPPER_THREADS, 1)
                 fp8_fill_scales<Tile>(parameters, ring, shared, rank);
     } else {
         ptx::more_registers<Fp8Tile<Tile>::consumer_registers>();
-        hopper_consume<Tile>(product, ring, shared, warpgroup - 1,
-                             Fp8Products<A, Tile, sum>::make(ring, shared, parameters.scales));
+        hopper_consume<Tile, Bf16, true>(product, ring, shared, warpgroup - 1,
+                                         Fp8Products<A, Tile, sum>::make(ring, shared, parameters.scales));
     }
     ptx::cluster_sync(); /* no block leaves before others' arrivals have come to its mbarriers */
 }

@@ -20,7 +20,7 @@ HsStatus launch_tile(HsContext *context, const MatmulParameters &given, HsDtype 
     const DeviceLimits &limits = limits_of(context);
     HS_TRY(describe_output(limits, given, slices, Tile::rows, Tile::input_lines, &parameters.output));
     const int most = clusters_at_once(limits.multiprocessors);
-    const int clusters = deal_tiles(given, Tile::rows, Tile::columns, slices, most, &parameters.deal);
+    const int clusters = deal_tiles(given, Tile::rows, Tile::columns, slices, most, &parameters);
     const dim3 grid((unsigned)(clusters * HOPPER_CLUSTER));
 #define HS_LAUNCH(a_contiguous, b_contiguous)                                                                       \
     hs_launch_clusters_after(context, HS_KERNEL((matmul_hopper_kernel<Element, Tile, a_contiguous, b_contiguous>)), \

@@ -50,6 +50,7 @@ struct HopperParameters {
     TensorMap a, b;
     HopperOutput output; /* with slices: the plain f32 sums' buffer [slices, M, N] */
     HopperDeal deal;
+    int second; /* columns of op(b) from the cluster's first block's half of a tile to the second's */
 };
 
 enum {
@@ -105,7 +106,7 @@ template <typename Tile> struct HopperRing {
     }
 };
 
-/* One step's copies into a stage.  `rank`: which half of B this block brings. */
+/* One step's copies into a stage.  `rank`: which half of B this block brings, `column`: where the first begins. */
 template <typename Tile, bool a_contiguous, bool b_contiguous>
 HS_DEVICE void hopper_copy(const HopperParameters &parameters, const HopperRing<Tile> &ring, int stage, int rank,
                            int row, int column, int k)
@@ -114,7 +115,7 @@ HS_DEVICE void hopper_copy(const HopperParameters &parameters, const HopperRing<
     constexpr int own_columns = Tile::columns / HOPPER_CLUSTER;
     const uint32_t full = ring.full(stage), a = ring.a(stage);
     const uint32_t b = ring.b(stage) + (uint32_t)(rank * own_columns * HOPPER_LINE);
-    const int first = column + rank * own_columns;
+    const int first = column + rank * parameters.second;
     ptx::mbarrier_arrive_expect(full, Tile::stage_bytes);
     if (a_contiguous) {
         ptx::load_tile(a, &parameters.a, full, k, row);
@@ -224,7 +225,7 @@ HS_DEVICE void hopper_fill(const HopperParameters &parameters, const HopperRing<
     for (int i = 0; i < count; i++) {
         const HopperWork work = hopper_work(parameters.deal, number, i);
         const int row = (work.position.row * HOPPER_CLUSTER + rank) * Tile::rows;
-        const int column = work.position.column * Tile::columns;
+        const int column = work.position.column * parameters.deal.columns;
         for (int step = 0; step < work.steps; step++, place.next()) {
             ptx::mbarrier_wait(ring.empty(place.stage), place.parity ^ 1);
             hopper_copy<Tile, a_contiguous, b_contiguous>(parameters, ring, place.stage, rank, row, column,
@@ -309,8 +310,9 @@ HS_DEVICE void hopper_begin(const HopperParameters &parameters, const HopperRing
     ptx::fence_mbarrier_init();
 }
 
-/* A consumer: all its tiles, from full stages to c.  Products: HopperProducts, or what takes its place. */
-template <typename Tile, typename Products>
+/* A consumer: all its tiles, from full stages to c.  Products: HopperProducts, or what takes its place.  may_gate: c
+ * may be what a gate makes, of this element: of products whose a has k along its rows. */
+template <typename Tile, typename Element, bool may_gate, typename Products>
 HS_DEVICE void hopper_consume(const HopperParameters &parameters, const HopperRing<Tile> &ring, unsigned char *shared,
                               int consumer, Products products)
 {
@@ -354,7 +356,7 @@ HS_DEVICE void hopper_consume(const HopperParameters &parameters, const HopperRi
         const int warp = ptx::thread_anew() / WARP_SIZE % 4, rank = ptx::cluster_rank();
         const int row = (work.position.row * HOPPER_CLUSTER + rank) * Tile::rows + box * 64 + warp * 16;
         staging.note(hopper_turn(parameters.deal, work, rank * (Tile::rows / 16) + box * 4 + warp));
-        const HopperPlace origin = { work.position.column * Tile::columns, row, work.slice };
+        const HopperPlace origin = { work.position.column * parameters.deal.columns, row, work.slice };
         if (!output.by_lines || output.input_count > 0)
             prefetch_inputs(output.matmul, origin, Tile::columns);
         if (Tile::shared && work.steps >= Tile::stages && consumer == 1)
@@ -376,7 +378,9 @@ HS_DEVICE void hopper_consume(const HopperParameters &parameters, const HopperRi
                 ptx::mbarrier_wait(ring.full(ahead.stage), ahead.parity);
             pass_turn(item);
         }
-        if (output.by_lines)
+        if (may_gate && hs_epilogue_reshapes(output.matmul.epilogue))
+            store_gates<Tile::columns, Element>(output.matmul, sums, bias, staging, origin, wait_input, input_done);
+        else if (output.by_lines)
             store_sums<Tile::columns>(output, sums, bias, staging, origin, Tile::line_bytes, wait_input, input_done);
         else if (parameters.deal.slices > 1)
             write_sums<Tile::columns>(output.matmul, sums, origin);
@@ -414,7 +418,8 @@ __global__ void __launch_bounds__(HOPPER_THREADS, 1)
     } else {
         ptx::more_registers<HOPPER_CONSUMER_REGISTERS>();
         typedef HopperMultiply<Element, Tile, a_contiguous, b_contiguous> Multiply;
-        hopper_consume<Tile>(parameters, ring, shared, warpgroup - 1, HopperProducts<Multiply, Tile>{ ring, 0 });
+        hopper_consume<Tile, Element, a_contiguous>(parameters, ring, shared, warpgroup - 1,
+                                                    HopperProducts<Multiply, Tile>{ ring, 0 });
     }
     ptx::cluster_sync(); /* no block leaves before others' arrivals have come to its mbarriers */
 }

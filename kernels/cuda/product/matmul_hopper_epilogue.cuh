@@ -30,6 +30,12 @@
  * added by the store itself: each element once a launch, so the result is the same in every run, and what a load, an
  * addition and a store would give, but that subnormal addends and sums become zeros.
  *
+ * Gates (SwiGLU and GEGLU), by the warp's own stores.  Forward, half of a tile's columns are gates and half are linear
+ * halves of the same features: of B the cluster's first block brings columns n and on, the second F + n and on.  So a
+ * thread has both numbers of a feature, stores them, and then what the gate makes of them.  Backward a tile has F's
+ * columns, both halves of pre come through the ring, and each part leaves as two.  Rounded where a kernel apart would
+ * round, so that both ways have the same bits.
+ *
  * Directly, otherwise.  The buffers then hold 64 columns of f32 sums for finish_staged, which uses ordinary loads and
  * stores.
  *
@@ -67,6 +73,16 @@ struct HopperOutput {
     bool by_lines; /* else directly */
     bool copied;   /* lines leave by tensor copies */
 };
+
+/* A tensor that lines go to, or are read from: its rows and columns, and elements from a row to the next. */
+struct HopperBounds {
+    int rows, columns, stride;
+};
+
+HS_DEVICE HopperBounds hopper_bounds(const MatmulOutput &output)
+{
+    return { output.rows, output.columns, output.columns };
+}
 
 /* Parts of a tile that lie in c; the tile begins at `column`. */
 template <int columns> HS_DEVICE int hopper_parts(const HopperOutput &output, int column)
@@ -153,13 +169,15 @@ HS_DEVICE void stage_blocks(float, unsigned char *buffer, const float *blocks)
     }
 }
 
-template <typename T> HS_DEVICE void stage_blocks(T, unsigned char *buffer, const float *blocks)
+/* first, count: which of the line's eight blocks. */
+template <typename T>
+HS_DEVICE void stage_blocks(T, unsigned char *buffer, const float *blocks, int first = 0, int count = 8)
 {
     const int lane = ptx::thread_anew() % WARP_SIZE, g = lane / 4, p = lane % 4;
     const int offset = g * HopperStaging::line + g * 16 + p * 4;
 #pragma unroll
-    for (int j = 0; j < 8; j++) {
-        uint32_t *const target = reinterpret_cast<uint32_t *>(buffer + (offset ^ (j * 16)));
+    for (int j = 0; j < count; j++) {
+        uint32_t *const target = reinterpret_cast<uint32_t *>(buffer + (offset ^ ((first + j) * 16)));
         target[0] = pack_pair<T>(blocks[j * 4], blocks[j * 4 + 1]);
         target[8 * HopperStaging::line / 4] = pack_pair<T>(blocks[j * 4 + 2], blocks[j * 4 + 3]);
     }
@@ -268,15 +286,15 @@ HS_DEVICE void copy_lines(const TensorMap *map, const unsigned char *buffer, boo
     ptx::store_tile_commit();
 }
 
-/* By the warp, eight lanes a line.  Rows are multiples of 16 bytes: a lane's are in c or behind its columns. */
+/* By the warp, eight lanes a line.  Columns are multiples of 16 bytes: a lane's are in the tensor or behind them. */
 template <typename T>
-HS_DEVICE void store_lines(const MatmulOutput &matmul, T *to, const unsigned char *buffer, const HopperPlace &place)
+HS_DEVICE void store_lines(const HopperBounds &bounds, T *to, const unsigned char *buffer, const HopperPlace &place)
 {
     constexpr int width = 16 / (int)sizeof(T), step = WARP_SIZE / 8;
     const int lane = ptx::thread_anew() % WARP_SIZE, line = lane / 8, column = place.column + lane % 8 * width;
-    const int rows = column < matmul.columns ? matmul.rows - place.row - line : 0;
-    const int64_t stride = (int64_t)matmul.columns * step;
-    T *at = to + (int64_t)(place.row + line) * matmul.columns + column;
+    const int rows = column < bounds.columns ? bounds.rows - place.row - line : 0;
+    const int64_t stride = (int64_t)bounds.stride * step;
+    T *at = to + (int64_t)(place.row + line) * bounds.stride + column;
     const int from = line * HopperStaging::line + (lane % 8 ^ line) * 16;
 #pragma unroll
     for (int i = 0; i < HopperStaging::rows / step; i++, at += stride)
@@ -305,7 +323,7 @@ HS_DEVICE void store_part_as(const HopperOutput &output, HopperStaging &staging,
             ptx::fence_shared_to_async();
         __syncwarp();
         if (!copied)
-            store_lines(output.matmul, static_cast<T *>(view.data), buffer, place);
+            store_lines(hopper_bounds(output.matmul), static_cast<T *>(view.data), buffer, place);
         else if (leads)
             copy_lines(map, buffer, add, place);
         place.column += blocks * 8;
@@ -334,21 +352,22 @@ HS_DEVICE void store_part(const HopperOutput &output, HopperStaging &staging, co
         store_part_as<F16>(output, staging, view, map, values, false, place);
 }
 
-/* Of the elements of a part that lie in c, with rows of whole pairs. */
-HS_DEVICE void send_amax_of_part(const MatmulOutput &output, const HopperStaging &staging, const HopperPart &values,
-                                 const HopperPlace &place)
+/* Of a part's elements that lie in the tensor, with rows of whole pairs: of `count / 4` of its blocks, the first at
+ * place.column. */
+template <int count>
+HS_DEVICE uint32_t largest_of_blocks(const HopperBounds &bounds, const float (&values)[count], const HopperPlace &place)
 {
     const int lane = ptx::thread_anew() % WARP_SIZE, row = place.row + lane / 4, column = place.column + lane % 4 * 2;
-    const bool upper = row < output.rows, lower = row + 8 < output.rows;
+    const bool upper = row < bounds.rows, lower = row + 8 < bounds.rows;
     uint32_t most = 0;
 #pragma unroll
-    for (int j = 0; j < 8; j++) {
+    for (int j = 0; j < count / 4; j++) {
 #pragma unroll
         for (int i = 0; i < 4; i++)
-            if (column + j * 8 < output.columns && (i < 2 ? upper : lower))
+            if (column + j * 8 < bounds.columns && (i < 2 ? upper : lower))
                 most = larger(most, magnitude_of(values[j * 4 + i]));
     }
-    staging.send_amax(output.amax, most);
+    return most;
 }
 
 /* What this lane adds to a part; where there is none -0, which changes no number. */
@@ -457,12 +476,131 @@ HS_DEVICE void store_sums(const HopperOutput &output, const float (&sums)[column
                 done();
         }
         if (matmul.amax.to != NULL)
-            send_amax_of_part(matmul, staging, values, place);
+            staging.send_amax(matmul.amax, largest_of_blocks(hopper_bounds(matmul), values, place));
         store_part(output, staging, matmul.c, &output.c, values, matmul.accumulate || staging.adds(), place);
         place.column += HopperStaging::columns;
     }
     staging.turn().pass(ptx::thread_anew() % WARP_SIZE);
     __syncwarp();
+}
+
+/* --- gates --- */
+
+/* A part of 16-bit elements by the warp's own stores. */
+template <typename T>
+HS_DEVICE void store_gate_part(HopperStaging &staging, const HopperBounds &bounds, T *to, const HopperPart &values,
+                               const HopperPlace &place)
+{
+    unsigned char *const buffer = staging.buffer(staging.next);
+    stage_blocks(T{}, buffer, values);
+    __syncwarp();
+    store_lines(bounds, to, buffer, place);
+    staging.next ^= 1;
+}
+
+/* A tile whose first half of columns are gates of features from place.column on, and whose second half are the same
+ * features' linear halves: pre = [gate | up], c = f(gate) up, of both as they are stored.  bias: of the first part. */
+template <int columns, typename T, HsActivation f>
+HS_DEVICE void store_gated(const MatmulOutput &matmul, const float (&sums)[columns / 2], HopperBias &bias,
+                           HopperStaging &staging, HopperPlace place)
+{
+    constexpr int parts = columns / 2 / HopperStaging::columns;
+    const int features = matmul.columns / 2;
+    const HopperBounds half = { matmul.rows, features, matmul.columns }, all = { matmul.rows, features, features };
+    T *const pre = static_cast<T *>(matmul.pre.data);
+#pragma unroll
+    for (int part = 0; part < parts; part++) {
+        if (place.column >= features)
+            break;
+        HopperPart gate, up;
+        if (part > 0)
+            bias.load(matmul, place.column);
+#pragma unroll
+        for (int i = 0; i < 32; i++)
+            gate[i] = sums[part * 32 + i] + bias.pairs[i / 4].value[i % 2];
+        bias.load(matmul, features + place.column);
+#pragma unroll
+        for (int i = 0; i < 32; i++)
+            up[i] = sums[(parts + part) * 32 + i] + bias.pairs[i / 4].value[i % 2];
+        store_gate_part(staging, half, pre, gate, place);
+        store_gate_part(staging, half, pre + features, up, place);
+#pragma unroll
+        for (int i = 0; i < 32; i++)
+            up[i] = rounded<T>(up[i]) * activate<f>(rounded<T>(gate[i]));
+        if (matmul.amax.to != NULL)
+            staging.send_amax(matmul.amax, largest_of_blocks(all, up, place));
+        store_gate_part(staging, all, static_cast<T *>(matmul.c.data), up, place);
+        place.column += HopperStaging::columns;
+    }
+    __syncwarp();
+}
+
+/* The gradient: c = [value up f'(gate) | value f(gate)], of value as a tensor of c's dtype would have it.  Gates and linear
+ * halves come through the ring, a part in a stage, and what is made of a gate leaves before the other comes. */
+template <int columns, typename T, HsActivation f, typename Wait, typename Done>
+HS_DEVICE void store_ungated(const MatmulOutput &matmul, const float (&sums)[columns / 2], HopperStaging &staging,
+                             HopperPlace place, const Wait &wait, const Done &done)
+{
+    const int features = matmul.columns;
+    const HopperBounds half = { matmul.rows, features, 2 * features };
+    T *const c = static_cast<T *>(matmul.c.data);
+#pragma unroll 1
+    for (int part = 0; part < columns / HopperStaging::columns && place.column < features; part++) {
+        HopperPart values;
+        take_part<columns>(sums, part, values);
+        uint32_t most = 0;
+        unsigned char *const buffer = staging.buffer(staging.next);
+        const unsigned char *lines = wait();
+#pragma unroll
+        for (int first = 0; first < 2; first++) {
+            float others[16];
+            read_blocks(T{}, lines, first, others);
+#pragma unroll
+            for (int i = 0; i < 16; i++) {
+                const float value = rounded<T>(values[first * 16 + i]);
+                const Activated gate = activate_with_slope<f>(others[i]);
+                others[i] = value * gate.value;
+                values[first * 16 + i] = value * gate.slope;
+            }
+            if (matmul.amax.to != NULL)
+                most = larger(most, largest_of_blocks(half, others, { place.column + first * 32, place.row, 0 }));
+            stage_blocks(T{}, buffer, others, first * 4, 4);
+            ptx::wgmma_settle(values); /* the halves one after the other: registers are scarce */
+        }
+        done(); /* the lanes have met */
+        store_lines(half, c + features, buffer, place);
+        staging.next ^= 1;
+        lines = wait();
+#pragma unroll
+        for (int first = 0; first < 2; first++) {
+            float others[16];
+            read_blocks(T{}, lines, first, others);
+#pragma unroll
+            for (int i = 0; i < 16; i++)
+                values[first * 16 + i] *= others[i];
+        }
+        done();
+        if (matmul.amax.to != NULL)
+            staging.send_amax(matmul.amax, larger(most, largest_of_blocks(half, values, place)));
+        store_gate_part(staging, half, c, values, place);
+        place.column += HopperStaging::columns;
+    }
+    __syncwarp();
+}
+
+template <int columns, typename T, typename Wait, typename Done>
+HS_DEVICE void store_gates(const MatmulOutput &matmul, const float (&sums)[columns / 2], HopperBias &bias,
+                           HopperStaging &staging, const HopperPlace &place, const Wait &wait, const Done &done)
+{
+    const bool silu = hs_epilogue_activation(matmul.epilogue) == HS_ACTIVATION_SILU;
+    if (hs_epilogue_gates(matmul.epilogue) && silu)
+        store_gated<columns, T, HS_ACTIVATION_SILU>(matmul, sums, bias, staging, place);
+    else if (hs_epilogue_gates(matmul.epilogue))
+        store_gated<columns, T, HS_ACTIVATION_GELU>(matmul, sums, bias, staging, place);
+    else if (silu)
+        store_ungated<columns, T, HS_ACTIVATION_SILU>(matmul, sums, staging, place, wait, done);
+    else
+        store_ungated<columns, T, HS_ACTIVATION_GELU>(matmul, sums, staging, place, wait, done);
 }
 
 /* Directly. */
@@ -510,16 +648,17 @@ HS_DEVICE void write_sums(const MatmulOutput &output, const float (&sums)[column
     __syncwarp();
 }
 
-/* The lines of the warp's 16 rows of a tensor, `columns` wide. */
-HS_DEVICE void prefetch_rows(const MatmulView &view, const MatmulOutput &output, const HopperPlace &place, int columns)
+/* The lines of the warp's 16 rows of a tensor, `columns` wide, behind its first `offset` elements. */
+HS_DEVICE void prefetch_rows(const MatmulView &view, const HopperBounds &bounds, const HopperPlace &place, int columns,
+                             int offset = 0)
 {
     const int lane = ptx::thread_anew() % WARP_SIZE, row = place.row + lane % HopperStaging::rows;
-    if (view.data == NULL || row >= output.rows)
+    if (view.data == NULL || row >= bounds.rows)
         return;
     const int size = view.dtype == HS_F32 ? 4 : 2;
-    const int bytes = min(columns, output.columns - place.column) * size;
+    const int bytes = min(columns, bounds.columns - place.column) * size;
     const char *const first =
-        static_cast<const char *>(view.data) + ((int64_t)row * output.columns + place.column) * size;
+        static_cast<const char *>(view.data) + ((int64_t)row * bounds.stride + offset + place.column) * size;
 #pragma unroll 1
     for (int byte = lane / HopperStaging::rows * 128; byte < bytes; byte += 256)
         ptx::prefetch_to_l2(first + byte);
@@ -527,11 +666,17 @@ HS_DEVICE void prefetch_rows(const MatmulView &view, const MatmulOutput &output,
 
 HS_DEVICE void prefetch_inputs(const MatmulOutput &output, const HopperPlace &place, int columns)
 {
-    prefetch_rows(output.residual, output, place, columns);
+    const HopperBounds bounds = hopper_bounds(output), half = { output.rows, output.columns, 2 * output.columns };
+    if (hs_epilogue_ungates(output.epilogue)) {
+        prefetch_rows(output.pre, half, place, columns);
+        prefetch_rows(output.pre, half, place, columns, output.columns);
+        return;
+    }
+    prefetch_rows(output.residual, bounds, place, columns);
     if (hs_epilogue_differentiates(output.epilogue))
-        prefetch_rows(output.pre, output, place, columns);
+        prefetch_rows(output.pre, bounds, place, columns);
     if (output.accumulate)
-        prefetch_rows(output.c, output, place, columns);
+        prefetch_rows(output.c, bounds, place, columns);
 }
 
 } // namespace HS_CUDA_NAMESPACE

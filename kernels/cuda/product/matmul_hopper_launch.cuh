@@ -28,19 +28,24 @@ static inline HsStatus map_operand(const MatmulOperand &operand, HsDtype dtype, 
     return encode_tensor_map(shape, map);
 }
 
-/* Of a tensor of c's shape: boxes of lines of `rows` rows. */
-static inline HsStatus map_output(const MatmulView &view, const MatmulOutput &output, int slices, int rows,
-                                  TensorMap *map)
+/* Of a tensor: boxes of lines of `rows` rows. */
+static inline HsStatus map_lines(const MatmulView &view, const HopperBounds &bounds, int slices, int rows,
+                                 TensorMap *map)
 {
-    const int64_t size = (int64_t)hs_dtype_bytes(view.dtype), row_bytes = output.columns * size;
+    const int64_t size = (int64_t)hs_dtype_bytes(view.dtype), row_bytes = bounds.stride * size;
     const TensorMapShape shape = { view.data,
                                    view.dtype,
                                    3,
-                                   { output.columns, output.rows, slices },
-                                   { size, row_bytes, output.rows * row_bytes },
+                                   { bounds.columns, bounds.rows, slices },
+                                   { size, row_bytes, bounds.rows * row_bytes },
                                    { HopperStaging::line / (int)size, rows, 1 },
                                    HopperStaging::line };
     return encode_tensor_map(shape, map);
+}
+
+static inline HopperBounds bounds_of(const MatmulOutput &output)
+{
+    return { output.rows, output.columns, output.columns };
 }
 
 static inline bool can_be_mapped(const MatmulView &view, const MatmulOutput &output)
@@ -61,7 +66,21 @@ static inline HsStatus describe_inputs(const MatmulOutput &given, int rows, int 
             continue;
         output->stage_parts = output->input_count > 0 ? 1 : lines / (view.dtype == HS_F32 ? 2 : 1);
         output->input_dtypes[output->input_count] = view.dtype;
-        HS_TRY(map_output(view, given, 1, rows, &output->inputs[output->input_count++]));
+        HS_TRY(map_lines(view, bounds_of(given), 1, rows, &output->inputs[output->input_count++]));
+    }
+    return HS_OK;
+}
+
+/* What a gate's gradient reads: gates, then linear halves. */
+static inline HsStatus describe_halves(const MatmulOutput &given, int rows, HopperOutput *output)
+{
+    const HopperBounds bounds = { given.rows, given.columns, 2 * given.columns };
+    MatmulView half = given.pre;
+    output->stage_parts = 1;
+    for (; output->input_count < 2; output->input_count++) {
+        output->input_dtypes[output->input_count] = half.dtype;
+        HS_TRY(map_lines(half, bounds, 1, rows, &output->inputs[output->input_count]));
+        half.data = static_cast<unsigned char *>(half.data) + given.columns * (int64_t)hs_dtype_bytes(half.dtype);
     }
     return HS_OK;
 }
@@ -77,22 +96,29 @@ static inline HsStatus describe_output(const DeviceLimits &limits, const MatmulP
     output->copied = limits.hopper_copies || given.accumulate || slices > 1 || product.joint_turns != NULL;
     if (!output->by_lines)
         return HS_OK;
+    if (hs_epilogue_ungates(given.epilogue))
+        return describe_halves(given, rows, output);
     HS_TRY(describe_inputs(given, rows, lines, output));
     if (!output->copied)
         return HS_OK;
     if (hs_epilogue_activates(given.epilogue) && given.pre.data != NULL)
-        HS_TRY(map_output(given.pre, given, slices, HopperStaging::rows, &output->pre));
-    return map_output(given.c, given, slices, HopperStaging::rows, &output->c);
+        HS_TRY(map_lines(given.pre, bounds_of(given), slices, HopperStaging::rows, &output->pre));
+    return map_lines(given.c, bounds_of(given), slices, HopperStaging::rows, &output->c);
 }
 
-/* Clusters of a launch, and what each has to do. */
+/* Clusters of a launch, and what each has to do.  Behind a gate half of a tile's columns are gates, and half are linear
+ * halves, of the same features. */
 static inline int deal_tiles(const MatmulParameters &given, int tile_rows, int tile_columns, int slices, int most,
-                             HopperDeal *deal)
+                             HopperParameters *parameters)
 {
+    const bool gates = hs_epilogue_gates(given.output.epilogue);
+    HopperDeal *const deal = &parameters->deal;
+    parameters->second = gates ? given.output.columns / 2 : tile_columns / HOPPER_CLUSTER;
     deal->depth = given.depth;
     deal->slice_depth = given.slice_depth;
+    deal->columns = gates ? tile_columns / 2 : tile_columns;
     deal->row_pairs = (int)blocks_for(given.output.rows, tile_rows * HOPPER_CLUSTER);
-    deal->column_tiles = (int)blocks_for(given.output.columns, tile_columns);
+    deal->column_tiles = (int)blocks_for(gates ? given.output.columns / 2 : given.output.columns, deal->columns);
     deal->slices = slices;
     const int64_t tiles = (int64_t)deal->row_pairs * deal->column_tiles;
     const int64_t steps = blocks_for(given.depth, HOPPER_STEP);

@@ -56,6 +56,7 @@ enum {
 struct HopperDeal {
     int depth, slice_depth;              /* k, and of one slice: a multiple of HOPPER_STEP */
     int row_pairs, column_tiles, slices; /* clusters' rows of tiles */
+    int columns;                         /* from a tile's first column of op(b) to the next tile's */
     int range;                           /* steps of a cluster's range; 0: no tiles are joint */
     unsigned *turns; /* [clusters, HOPPER_TURNS], and a counter of clusters; zeros between launches */
 };

@@ -251,7 +251,8 @@ static double larger(double a, double b)
 static double instructions_of(HsEpilogue function)
 {
     const HsActivation f = hs_epilogue_activation(function);
-    return f == HS_ACTIVATION_NONE ? 0.0 : f == HS_ACTIVATION_RELU2 ? RELU2 : GELU;
+    const double each = f == HS_ACTIVATION_NONE ? 0.0 : f == HS_ACTIVATION_RELU2 ? RELU2 : GELU;
+    return hs_epilogue_gates(function) ? each / 2.0 : each;
 }
 
 /* sums: plain f32 ones of slices; their epilogue comes later. */

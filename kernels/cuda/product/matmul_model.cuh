@@ -20,7 +20,7 @@
  * finish is the epilogue's instructions over the 128 lanes of a multiprocessor.  Instructions for each element, counted
  * in the kernels' code and rounded: each byte stored 2.5, or 8 for all where sums go through shared memory in f32 first;
  * each byte read 1.5; bias 1; GELU and its gradient 16, for their two special functions (16 a clock) hide the other 5 and 10;
- * squared ReLU and its gradient 4.
+ * squared ReLU and its gradient 4; of a gate as GELU, which is half as many for each element of a product that is gated.
  *
  * Hopper's blocks continue from tile to tile, their copies never pause, and epilogues run during the other consumer's
  * products (matmul_hopper.cuh).  A tile of a block has `steps` of 64 k:

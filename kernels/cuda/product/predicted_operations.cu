@@ -45,7 +45,9 @@ double attention(const HsContext *context, const HsHeads &heads, const HsScoreRu
 double predicted::matmul(const HsContext *context, const HsMatmulArgs *args)
 {
     const DeviceLimits &limits = limits_of(context);
-    const MatmulShape shape = matmul_shape(args, limits);
+    const bool apart = is_gate_apart(context, args);
+    const HsMatmulArgs product = apart ? without_gate(args, NULL) : *args;
+    const MatmulShape shape = matmul_shape(&product, limits);
     const MatmulChoice choice = choose_matmul(shape, context->device);
     const double bytes = hs_cost_matmul(args).bytes;
     double seconds = product_seconds(shape, limits, kernel_of(shape, choice), choice.slices, bytes);
@@ -54,7 +56,7 @@ double predicted::matmul(const HsContext *context, const HsMatmulArgs *args)
         seconds += (double)(a->rows * a->depth + b->rows * b->depth) * 2.0 * sizeof(uint16_t) / limits.bytes_per_second;
     if (are_rows_summed_apart(context, args) && limits.bytes_per_second > 0.0)
         seconds += (double)hs_tensor_bytes(&args->a.values) / limits.bytes_per_second;
-    if (!hs_epilogue_reshapes(args->epilogue) || limits.bytes_per_second <= 0.0)
+    if (!apart || limits.bytes_per_second <= 0.0)
         return seconds;
     const double passed = (double)hs_tensor_bytes(&args->c) + (double)hs_tensor_bytes(&args->pre);
     return seconds + passed / limits.bytes_per_second;
