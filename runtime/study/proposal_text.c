@@ -30,7 +30,7 @@ static void count_characters(const char *path, char *bytes, unsigned char *seen,
 {
     const size_t size = hs_read_start(path, bytes, FIRST_BYTES);
     const size_t valid = hs_utf8_valid_prefix(bytes, size);
-    text->utf8 &= size - valid < 4; /* the last character may be cut */
+    text->utf8 &= size - valid < (size == FIRST_BYTES ? 4 : 1); /* the last character of a long file may be cut */
     for (size_t at = 0, length; at < valid; at += length) {
         uint32_t character = 0;
         length = hs_utf8_decode(bytes + at, valid - at, &character);

@@ -151,6 +151,62 @@ static void drop_doubles(HsSourceList *list, int first)
     list->count = kept;
 }
 
+/* A file that several of a list's names stand for, by links. */
+typedef struct LinkedFile {
+    dev_t device;
+    ino_t number;
+    int item;
+    bool typed; /* the name says what it is */
+} LinkedFile;
+
+/* The names of one file next to each other, first the one that says what it is, then in their order. */
+static int compare_files(const void *a, const void *b)
+{
+    const LinkedFile *const left = a, *const right = b;
+    if (left->device != right->device)
+        return left->device < right->device ? -1 : 1;
+    if (left->number != right->number)
+        return left->number < right->number ? -1 : 1;
+    if (left->typed != right->typed)
+        return left->typed ? -1 : 1;
+    return (left->item > right->item) - (left->item < right->item);
+}
+
+static bool is_typed(const char *name)
+{
+    const char *const slash = strrchr(name, '/');
+    return strchr(slash ? slash : name, '.') != NULL;
+}
+
+/* Of the names of one file, in items[first ...], keeps one: a download's cache has each file as a blob, and links to it. */
+static HsStatus drop_links(HsSourceList *list, int first)
+{
+    const int count = list->count - first;
+    LinkedFile *const files = malloc((size_t)count * sizeof *files);
+    if (!files)
+        return hs_fail(HS_ENOMEM, "no memory for a list of %d files", count);
+    for (int i = 0; i < count; i++) {
+        const char *const name = list->items[first + i].name;
+        struct stat about = { 0 };
+        const bool found = stat(name, &about) == 0; /* what is gone by now is said where it is read */
+        files[i] = (LinkedFile){ found ? about.st_dev : 0, found ? about.st_ino : (ino_t)i, first + i, is_typed(name) };
+    }
+    qsort(files, (size_t)count, sizeof *files, compare_files);
+    for (int i = 1; i < count; i++)
+        if (files[i].device != 0 && files[i].device == files[i - 1].device && files[i].number == files[i - 1].number) {
+            free(list->items[files[i].item].name);
+            list->items[files[i].item].name = NULL;
+            list->linked++;
+        }
+    free(files);
+    int kept = first;
+    for (int i = first; i < list->count; i++)
+        if (list->items[i].name)
+            list->items[kept++] = list->items[i];
+    list->count = kept;
+    return HS_OK;
+}
+
 static HsStatus add_synthetic(HsSourceList *list, const char *name)
 {
     const char *wanted = name + strlen(HS_SYNTHETIC_PREFIX);
@@ -192,6 +248,8 @@ HsStatus hs_source_list_add(HsSourceList *list, const char *name, const char *fo
     qsort(list->items + before, (size_t)(list->count - before), sizeof *list->items, compare_names);
     if (pattern)
         drop_doubles(list, before);
+    if (list->count > before + 1)
+        HS_TRY(drop_links(list, before));
     for (int i = before; i < list->count; i++)
         list->items[i].found = pattern || S_ISDIR(about.st_mode);
     return HS_OK;
@@ -224,6 +282,9 @@ void hs_source_list_warn(const HsSourceList *list)
     if (list->loops > 0)
         hs_warn("%d symbolic link%s to a folder above %s not followed", list->loops, list->loops == 1 ? "" : "s",
                 list->loops == 1 ? "is" : "are");
+    if (list->linked > 0)
+        hs_warn("%d name%s of files that are there under another name, too, by links, %s left out", list->linked,
+                list->linked == 1 ? "" : "s", list->linked == 1 ? "is" : "are");
     if (list->exclusion.left_out > 0)
         hs_info("data: %d file%s or folders are left out, as `exclude` says", list->exclusion.left_out,
                 list->exclusion.left_out == 1 ? "" : "s");

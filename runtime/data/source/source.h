@@ -88,6 +88,7 @@ typedef struct HsSourceList {
     size_t capacity;
     int backups; /* editors' copies that were left out */
     int loops;   /* links to a folder above them, likewise */
+    int linked;  /* further names of one file, likewise */
     HsExclusion exclusion;
     size_t named; /* how many bytes of a path that is being looked at were named, not found */
     char *apart;  /* a folder of which the files are left out, as a real path; NULL: none is */
@@ -119,7 +120,8 @@ bool hs_folder_is_above(const HsFoldersAbove *above, const struct stat *about);
 bool hs_source_is_passed_over(const char *name);
 
 /* Appends what `name` stands for.  Folders are read recursively without dot files and editors' backups; patterns are
- * those of glob.h; what folders and patterns give is sorted by byte order of the path.  format: the task's; auto chooses for each file by its name.
+ * those of glob.h; what folders and patterns give is sorted by byte order of the path, and has each file once, whatever
+ * links lead to it.  format: the task's; auto chooses for each file by its name.
  * errors: HS_EIO, HS_ECONFIG and HS_EFORMAT naming the path */
 HsStatus hs_source_list_add(HsSourceList *list, const char *name, const char *format);
 /* That a command which reads the sources and writes `output` replaces none of them; output NULL: it writes to the

@@ -212,6 +212,36 @@ Test(dataset, editors_backups_in_folders_are_left_out)
     data_fixture_deinit(&fixture);
 }
 
+static void link_in(const DataFixture *fixture, const char *target, const char *name, bool symbolic)
+{
+    char *const path = data_fixture_source(fixture, name), *const from = data_fixture_source(fixture, target);
+    cr_assert_eq(symbolic ? symlink(target, path) : link(from, path), 0, "%s", path);
+    free(path);
+    free(from);
+}
+
+/* A download's cache: blobs whose names say nothing, and links to them with the files' names; a folder linked twice. */
+Test(dataset, a_file_of_several_names_is_read_once)
+{
+    DataFixture fixture;
+    HsDataset dataset;
+    data_fixture_init(&fixture);
+    data_fixture_write_text(&fixture, "d/0123", "{\"text\": \"one\"}\n");
+    data_fixture_write_text(&fixture, "d/4567", "two");
+    data_fixture_write_text(&fixture, "e/c.txt", "three");
+    data_fixture_write_text(&fixture, "v", "validation");
+    link_in(&fixture, "0123", "d/a.jsonl", true);
+    link_in(&fixture, "d/4567", "d/b.txt", false);
+    link_in(&fixture, "../e", "d/latest", true);
+    link_in(&fixture, "../e", "d/newest", true);
+    data_fixture_train(&fixture, "d");
+    data_fixture_validation(&fixture, "v");
+    create(&fixture, &dataset);
+    expect_text(&dataset.train, "one|two|three|");
+    hs_dataset_deinit(&dataset);
+    data_fixture_deinit(&fixture);
+}
+
 Test(dataset, token_files)
 {
     static const struct {
