@@ -33,7 +33,7 @@ declare -A groups=(
     [correct]='fragments agreement parity hopper rounds forced selftest sanitizer'
     [speed]='losses products fp8 tuning gpt2 small attention trace'
     [counters]='counters'
-    [more]='offload collectives bandwidth modes operations'
+    [more]='gates offload collectives bandwidth modes operations'
 )
 declare -A titles=(
     [smoke]='Smoke'
@@ -53,6 +53,7 @@ declare -A titles=(
     [small]='A small model: what launches cost'
     [attention]='Attention'
     [trace]='A step, operation by operation'
+    [gates]='SwiGLU in the epilogue of products, and behind them'
     [offload]="States, gradients and weights in the host's memory"
     [collectives]='Between GPUs, by NCCL'
     [bandwidth]='Memory-bound operations'
@@ -149,7 +150,7 @@ tool() {
 }
 
 # --- Clocks while it computes: an idle GPU's say nothing ---
-timed_phases=' products fp8 gpt2 small attention modes '
+timed_phases=' products fp8 gpt2 small attention gates modes '
 clocks_pid=''
 
 # A sample every 100 ms until stop_clocks.

@@ -311,6 +311,17 @@ plant 'gates: of a value that is not rounded' $unit matmul_hopper_epilogue.cuh \
     'const float value = rounded<T>(values[first * 16 + i]);' 'const float value = values[first * 16 + i];'
 plant 'gates: a part is stored before all lanes have written' $unit matmul_hopper_epilogue.cuh \
     $'stage_blocks(T{}, buffer, values);\n    __syncwarp();' 'stage_blocks(T{}, buffer, values);'
+unit=matmul_bf16.cu
+plant 'gates, mma.sync: linear halves a feature early' $unit matmul_shared.cuh 'turn % 2 * features' 'turn % 2 * (features - 1)'
+plant 'gates, mma.sync: passes as far apart as without' $unit matmul_shared.cuh 'gate > 0 ? pass_rows / 2 : pass_rows' 'pass_rows'
+plant 'gates, mma.sync: the first turn everywhere' $unit matmul_epilogue.cuh \
+    'offset / half * (2 * half) + offset % half' 'offset % half'
+plant 'gates, mma.sync: of what is not stored' $unit matmul_epilogue.cuh 'activate<f>(to_float(gate.value[i]))' \
+    'activate<f>(gates.value[i])'
+plant "gates, mma.sync: the other half's bias" $unit matmul_epilogue.cuh 'output.bias + features + feature' 'output.bias + feature'
+plant 'gates, mma.sync: of a value that is not rounded' $unit matmul_epilogue.cuh 'rounded<T>(sums.value[i])' 'sums.value[i]'
+plant 'gates, mma.sync: one row for all' $unit matmul_epilogue.cuh 'pre + at + g * stride + features' 'pre + at + features'
+unit=matmul_hopper.cu
 
 work_header=matmul_hopper_work.cuh
 op=agreement_joint

@@ -334,6 +334,35 @@ phase_small() {
     return $code
 }
 
+# Four layers of Llama 1.1B: products with their gate, and the gate behind them.
+phase_gates() {
+    local gates round code=0 rate
+    local setting=(model.family=llama model.bias=false model.layers=4 model.width=2048 model.heads=32 model.kv_heads=4
+        model.mlp_width=5632 batch_size=8)
+    [ "$device" = emu ] && setting=(model.family=llama model.bias=false model.mlp_width=136)
+    : >"$work/gates"
+    for round in 1 2 3; do
+        for gates in epilogue apart; do
+            if rate=$(HALFSTEP_GATES=$gates own_run "gates_$gates" "$(steps_of bf16)" precision.mode=bf16 "${setting[@]}"); then
+                echo "$gates ${rate% *}" >>"$work/gates"
+            else
+                echo "$gates: it failed: $(tail -n 1 "$work/errors")"
+                return 1
+            fi
+        done
+        [ "$round" -lt "$rounds" ] || break
+    done
+    echo "| SwiGLU | tokens/s |"
+    echo "|---|---|"
+    for gates in epilogue apart; do
+        rate=$(awk -v gates=$gates '$1 == gates { print $2 }' "$work/gates" | median)
+        echo "| $gates | $rate |"
+        json '{"bench":"gates","gates":"%s","tokens_per_second":%s}' $gates "$rate"
+    done
+    cmp -s "$work/gates_epilogue.losses" "$work/gates_apart.losses" || { echo; echo "The two have different losses."; code=1; }
+    return $code
+}
+
 phase_trace() {
     own_run trace "$(steps_of bf16)" precision.mode=bf16 kernels.cuda_graph=false logging.trace=3-3 >/dev/null || return 1
     cp "$work/gpt2/trace.json" "$out/trace.json" || return 1

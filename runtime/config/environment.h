@@ -17,6 +17,9 @@
       "Sums are cut in other places, so the last bits change")                                                         \
     X(HALFSTEP_HOPPER_STORES, "lines, copies", "lines",                                                                \
       "how Hopper's products store: whole lines by their warps, or all by tensor copies, for comparison")              \
+    X(HALFSTEP_GATES, "epilogue, apart", "epilogue",                                                                   \
+      "where a GPU computes SwiGLU and GEGLU: at the end of the product before them, or in a kernel behind it, for "   \
+      "comparison, with the same bits")                                                                                \
     X(HALFSTEP_NCCL, "a path", "libnccl.so.2; its stand-in for device: emu",                                           \
       "the library by which GPUs exchange, NCCL 2.14 or later (cuda, emu)")                                            \
     X(HALFSTEP_EMU_SCHEDULE, "pct, forward, reverse, random", "pct", "device: emu: which thread runs next")            \

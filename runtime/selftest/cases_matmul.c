@@ -58,10 +58,11 @@ enum { A, B, ADDEND, BIAS, RESIDUAL, PRE, C, ROW_SUMS };
         GATED(HS_BF16, HS_F32, HS_BF16, m, n, k, layout, f), GATED(HS_F16, HS_F16, HS_F16, m, n, k, layout, f)
 /* Halves of part of a panel, of whole panels, of many; more rows and a longer sum than a block; halves of a tile and part
  * of another. */
-#define GATED_SIZES(f)                                                                              \
-    GATED_DTYPES(1, 2, 3, HS_CASE_TRANSPOSE_B, f), GATED_DTYPES(7, 34, 65, HS_CASE_TRANSPOSE_B, f), \
-        GATED_DTYPES(65, 128, 64, HS_CASE_TRANSPOSE_B, f), GATED_DTYPES(130, 384, 70, 0, f),        \
-        GATED_DTYPES(13, 256, 1300, HS_CASE_TRANSPOSE_B, f), GATED_DTYPES(300, 400, 72, HS_CASE_TRANSPOSE_B, f)
+#define GATED_SIZES(f)                                                                                           \
+    GATED_DTYPES(1, 2, 3, HS_CASE_TRANSPOSE_B, f), GATED_DTYPES(7, 34, 65, HS_CASE_TRANSPOSE_B, f),              \
+        GATED_DTYPES(65, 128, 64, HS_CASE_TRANSPOSE_B, f), GATED_DTYPES(130, 384, 70, 0, f),                     \
+        GATED_DTYPES(13, 256, 1300, HS_CASE_TRANSPOSE_B, f), GATED_DTYPES(300, 400, 72, HS_CASE_TRANSPOSE_B, f), \
+        GATED_DTYPES(300, 400, 72, 0, f)
 
 /* f32 operands that may be multiplied in tf32, in every layout and with some epilogues. */
 #define TF32_CASE(m, n, k, ...)                                                           \

@@ -74,21 +74,26 @@ expect 0 env HALFSTEP_MULTIPROCESSORS=132 HALFSTEP_HOPPER_STORES=copies "$traine
 bits large >large.bits
 bits copies >copies.bits
 same large.bits copies.bits
-# Nor whether a gate is in the product's epilogue or a kernel behind it, of 16 bits and of FP8.
-for mode in bf16 fp8; do
-    for stores in lines copies; do
-        expect 0 env HALFSTEP_MULTIPROCESSORS=132 HALFSTEP_HOPPER_STORES=$stores "$trainer" --config emu.yaml \
-            model.family=llama model.dropout=0 model.mlp_width=136 precision.mode=$mode max_steps=4 out_dir=$mode-$stores
-        bits $mode-$stores >$mode-$stores.bits
-        expect 0 env HALFSTEP_HOPPER_STORES=$stores "$trainer" plan --card 'H200 SXM' --step --config emu.yaml \
-            device=cuda model.family=llama model.dropout=0 model.width=512 model.heads=8 batch_size=128 \
-            precision.mode=$mode
-        awk -F ' *[|] *' '$2 == "forward" && $3 == "matmul" { print $5 - $4 }' out >$mode-$stores.apart
+# Nor whether a gate is in the product's epilogue or a kernel behind it: of 16 bits and FP8 on Hopper, of 16 bits elsewhere.
+llama=(--config emu.yaml model.family=llama model.dropout=0)
+for how in bf16,227,H200 fp8,227,H200 bf16,163,A100; do
+    IFS=, read -r mode shared card <<<"$how"
+    card=${card/H200/H200 SXM}
+    for gates in epilogue apart; do
+        name=$mode-$shared-$gates
+        expect 0 env HALFSTEP_MULTIPROCESSORS=132 HALFSTEP_EMU_SHARED="$shared" HALFSTEP_GATES=$gates "$trainer" \
+            "${llama[@]}" model.mlp_width=136 precision.mode="$mode" max_steps=4 out_dir="$name"
+        bits "$name" >"$name.bits"
+        expect 0 env HALFSTEP_GATES=$gates "$trainer" plan --card "${card/A100/A100 80GB}" --step "${llama[@]}" \
+            device=cuda model.width=512 model.heads=8 batch_size=128 precision.mode="$mode"
+        awk -F ' *[|] *' '$2 == "forward" && $3 == "matmul" { print $5 - $4 }' out >"$name.apart"
     done
-    same $mode-lines.bits $mode-copies.bits
-    [ $(($(cat $mode-copies.apart) - $(cat $mode-lines.apart))) = 1 ] ||
-        fail "$mode: kernels apart $(cat $mode-lines.apart), with copies $(cat $mode-copies.apart)"
+    same "$mode-$shared-epilogue.bits" "$mode-$shared-apart.bits"
+    kernels=$(($(cat "$mode-$shared-apart.apart") - $(cat "$mode-$shared-epilogue.apart")))
+    [ $kernels = 1 ] || fail "$how: $kernels kernels less than with gates apart"
 done
+expect 2 env HALFSTEP_GATES=some "$trainer" --config emu.yaml out_dir=refused
+says err "HALFSTEP_GATES=some: say epilogue or apart"
 expect 2 env HALFSTEP_HOPPER_STORES=some "$trainer" --config emu.yaml out_dir=refused
 says err "HALFSTEP_HOPPER_STORES=some: say lines or copies"
 expect 2 env HALFSTEP_MULTIPROCESSORS=0 "$trainer" --config emu.yaml out_dir=refused

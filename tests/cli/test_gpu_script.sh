@@ -75,7 +75,7 @@ chmod +x tools/*
 
 mkdir empty && cd empty || exit 1
 PATH=$scratch/tools:$PATH expect 1 "$scratch/package/gpu.sh" --device emu --out results \
-    --phases fragments,agreement,forced,hopper,selftest,parity,sanitizer,losses,products,fp8,tuning,gpt2,small,attention,trace,counters,collectives --ops matmul,combine
+    --phases fragments,agreement,forced,hopper,selftest,parity,sanitizer,losses,products,fp8,tuning,gpt2,small,attention,gates,trace,counters,collectives --ops matmul,combine
 page=results/README.md
 says err "results: results (1 phases failed"
 says $page "| wgmma n256, both across | exact | 16384 of 16384 | holds |"
@@ -103,6 +103,8 @@ says $page "Product 3: nt, "
 says $page "| matmul_hopper_kernel 0 | lts__t_bytes.sum | 321.5 Mbyte |"
 says $page "held back by power in 50%, by heat in 0%."
 says results/results.json '"bench":"clocks","phase":"gpt2"'
+says $page "| epilogue | "
+says $page "| apart | "
 says $page "| all_reduce | tree | f32 | 100003 | 0.0 |"
 says results/results.json '"operation":"all_gather","exact":false,"ranks":2'
 says results/trace.json '"name":"matmul"'

@@ -371,13 +371,20 @@ HsStatus lay_out(int multiprocessors, DeviceLimits *limits)
 }
 
 /* For measurements: what matmul_hopper_epilogue.cuh says of both ways. */
-HsStatus choose_stores(DeviceLimits *limits)
+/* Whether a variable says `other`, and not `usual`. */
+HsStatus read_choice(const char *variable, const char *usual, const char *other, bool *is_other)
 {
-    const char *const text = getenv("HALFSTEP_HOPPER_STORES");
-    limits->hopper_copies = text != nullptr && strcmp(text, "copies") == 0;
-    if (text != nullptr && !limits->hopper_copies && strcmp(text, "lines") != 0)
-        return hs_fail(HS_ECONFIG, "HALFSTEP_HOPPER_STORES=%.40s: say lines or copies", text);
+    const char *const text = getenv(variable);
+    *is_other = text != nullptr && strcmp(text, other) == 0;
+    if (text != nullptr && !*is_other && strcmp(text, usual) != 0)
+        return hs_fail(HS_ECONFIG, "%s=%.40s: say %s or %s", variable, text, usual, other);
     return HS_OK;
+}
+
+HsStatus choose_epilogues(DeviceLimits *limits)
+{
+    HS_TRY(read_choice("HALFSTEP_HOPPER_STORES", "lines", "copies", &limits->hopper_copies));
+    return read_choice("HALFSTEP_GATES", "epilogue", "apart", &limits->gates_apart);
 }
 
 HsStatus allow_hopper(HsHopperUse use, DeviceLimits *limits)
@@ -411,7 +418,7 @@ HsStatus read_properties(HsDevice *device, Implementation *implementation)
     limits.block_shared_bytes = properties.sharedMemPerBlockOptin;
     limits.multiprocessor_shared_bytes = properties.sharedMemPerMultiprocessor;
     HS_TRY(read_rates(index, properties.multiProcessorCount, &limits));
-    HS_TRY(choose_stores(&limits));
+    HS_TRY(choose_epilogues(&limits));
     if (implementation->options.card != nullptr)
         play_card(*implementation->options.card, &limits);
     HS_TRY(allow_hopper(implementation->options.hopper, &limits));

@@ -20,6 +20,7 @@ struct DeviceLimits {
     size_t multiprocessor_shared_bytes;
     bool hopper_products, hopper_attention; /* the kernels for sm_90a serve these */
     bool hopper_copies;                     /* HALFSTEP_HOPPER_STORES=copies: their products store by tensor copies */
+    bool gates_apart;                       /* HALFSTEP_GATES=apart: kernels behind their products */
 };
 
 /* As that card would be found, but for its memory and for what Hopper's kernels serve. */

@@ -198,7 +198,14 @@ bool are_rows_summed_apart(const HsContext *context, const HsMatmulArgs *args)
     return options_of(context).cublaslt || !sums_rows(product.shape, product.choice, args);
 }
 
-/* The kernels of most products hold no two columns of c that are F apart: a gate is a separate pass then. */
+/* The kernels that gate: Hopper's, those of codes, and of 16 bits those of tensor cores in the layouts that models have. */
+static bool can_gate(const MatmulShape &shape, const MatmulChoice &choice, bool gates)
+{
+    if (choice.hopper || shape.family == MATMUL_FP8)
+        return true;
+    return shape.family == MATMUL_16BIT && !shape.quantized && !shape.key.transpose_a && shape.key.transpose_b == gates;
+}
+
 bool is_gate_apart(const HsContext *context, const HsMatmulArgs *args)
 {
     if (!hs_epilogue_reshapes(args->epilogue))
@@ -208,11 +215,11 @@ bool is_gate_apart(const HsContext *context, const HsMatmulArgs *args)
                        is_whole_lines(args->pre) && args->pre.shape[1] / 2 % 8 == 0;
     const bool bias = hs_tensor_present(&args->bias);
     if (!lines || !fours_aligned(args->bias) || (bias && hs_epilogue_ungates(args->epilogue)) ||
-        limits_of(context).hopper_copies || options_of(context).cublaslt)
+        limits_of(context).gates_apart || options_of(context).cublaslt)
         return true;
     const ChosenProduct product = choose(context, args);
-    return !product.choice.hopper || takes_any_layout(product.shape, args) ||
-           is_finished_apart(args, product.shape, product.choice.slices);
+    return !can_gate(product.shape, product.choice, hs_epilogue_gates(args->epilogue)) ||
+           takes_any_layout(product.shape, args) || is_finished_apart(args, product.shape, product.choice.slices);
 }
 
 HsMatmulArgs without_gate(const HsMatmulArgs *args, void *value)

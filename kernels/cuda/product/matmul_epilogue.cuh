@@ -4,6 +4,8 @@
  *     value = sum + bias;  f (gelu, relu2): pre = round(value), value = f(pre);  backward: value *= f'(pre)
  *     c = round(value + residual [+ c])
  *
+ * Gates: two columns of sums make one of c, or one makes two (finish_gated, finish_ungated).
+ *
  * A thread holds `count` groups of `width` neighbouring columns, one below the other.  The options are run-time
  * branches that every thread takes alike, around unrolled loops: all groups' loads are in flight before the first is
  * used (addends come from DRAM, several hundred cycles away), and one kernel serves every epilogue and output format.
@@ -228,6 +230,99 @@ HS_DEVICE uint32_t finish_staged(const MatmulOutput &output, const float *stagin
         }
     }
     return most;
+}
+
+/* Of 16 staged rows the columns are, by turns, `half` gates and the linear halves of as many features: both go to
+ * pre = [gate | up], and f(gate) up, of both as they are stored, to c.  first_feature: the warp's.  Lanes take four
+ * features; what finish_staged says of sectors and of what is returned holds. */
+template <typename Staging, int half, typename T, HsActivation f>
+HS_DEVICE uint32_t finish_gated(const MatmulOutput &output, const float *staging, int lane, int first_row,
+                                int first_feature)
+{
+    constexpr int row_lanes = Staging::columns / 8, row_step = WARP_SIZE / row_lanes;
+    const int offset = lane % row_lanes * 4, feature = first_feature + offset, features = output.columns / 2;
+    const int staged = offset / half * (2 * half) + offset % half;
+    T *const pre = static_cast<T *>(output.pre.data), *const c = static_cast<T *>(output.c.data);
+    uint32_t most = 0;
+    if (feature >= features)
+        return 0;
+    Pack<float, 4> gate_bias = { { -0.0f, -0.0f, -0.0f, -0.0f } }, up_bias = gate_bias; /* which change nothing */
+    if (output.bias != NULL) {
+        gate_bias = load_pack<float, 4>(output.bias + feature);
+        up_bias = load_pack<float, 4>(output.bias + features + feature);
+    }
+#pragma unroll 2
+    for (int row = lane / row_lanes; row < Staging::rows; row += row_step) {
+        if (first_row + row >= output.rows)
+            break;
+        const int64_t at = (int64_t)(first_row + row) * features + feature,
+                      at_pre = at + (int64_t)(first_row + row) * features;
+        const Pack<float, 4> gates = load_pack<float, 4>(staging + Staging::place(row, staged));
+        const Pack<float, 4> ups = load_pack<float, 4>(staging + Staging::place(row, staged + half));
+        Pack<T, 4> gate, up, result;
+        float values[4];
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            round_to(gate.value[i], gates.value[i] + gate_bias.value[i]);
+            round_to(up.value[i], ups.value[i] + up_bias.value[i]);
+            values[i] = to_float(up.value[i]) * activate<f>(to_float(gate.value[i]));
+            round_to(result.value[i], values[i]);
+        }
+        store_pack<T, 4>(pre + at_pre, gate);
+        store_pack<T, 4>(pre + at_pre + features, up);
+        store_pack<T, 4>(c + at, result);
+        most = largest_of(values, most);
+    }
+    return output.amax.to != NULL ? most : 0;
+}
+
+/* The gradient of 16 staged rows, each column of which becomes two: [value up f'(gate) | value f(gate)], of value as a
+ * tensor of c's dtype would have it. */
+template <typename Staging, int count, typename T, HsActivation f>
+HS_DEVICE uint32_t finish_ungated(const MatmulOutput &output, const float *staging, int lane, int first_row,
+                                  int first_column)
+{
+    constexpr int row_lanes = Staging::columns / 4, row_step = WARP_SIZE / row_lanes;
+    static_assert(Staging::rows % (row_step * count) == 0, "whole groups");
+    const int offset = lane % row_lanes * 4, feature = first_column + offset, features = output.columns;
+    const T *const pre = static_cast<const T *>(output.pre.data);
+    T *const c = static_cast<T *>(output.c.data);
+    uint32_t most = 0;
+    if (feature >= features)
+        return 0;
+#pragma unroll 1
+    for (int row = lane / row_lanes; row < Staging::rows; row += row_step * count) {
+        Pack<T, 4> gates[count] = {}, ups[count] = {};
+        const int64_t at = (int64_t)(first_row + row) * 2 * features + feature;
+        const int64_t stride = (int64_t)row_step * 2 * features;
+#pragma unroll
+        for (int g = 0; g < count; g++)
+            if (first_row + row + g * row_step < output.rows) {
+                gates[g] = load_pack<T, 4>(pre + at + g * stride);
+                ups[g] = load_pack<T, 4>(pre + at + g * stride + features);
+            }
+#pragma unroll
+        for (int g = 0; g < count; g++) {
+            if (first_row + row + g * row_step >= output.rows)
+                break;
+            const Pack<float, 4> sums = load_pack<float, 4>(staging + Staging::place(row + g * row_step, offset));
+            float gate[4], up[4];
+            Pack<T, 4> dgate, dup;
+#pragma unroll
+            for (int i = 0; i < 4; i++) {
+                const float value = rounded<T>(sums.value[i]);
+                const Activated activated = activate_with_slope<f>(to_float(gates[g].value[i]));
+                gate[i] = value * activated.slope * to_float(ups[g].value[i]);
+                up[i] = value * activated.value;
+                round_to(dgate.value[i], gate[i]);
+                round_to(dup.value[i], up[i]);
+            }
+            store_pack<T, 4>(c + at + g * stride, dgate);
+            store_pack<T, 4>(c + at + g * stride + features, dup);
+            most = largest_of(up, largest_of(gate, most));
+        }
+    }
+    return output.amax.to != NULL ? most : 0;
 }
 
 } // namespace HS_CUDA_NAMESPACE

@@ -20,12 +20,13 @@ namespace
 enum { STEP_PAIRS = STEP_BYTES / 2, PART_STEPS = FP8_PART_PAIRS / STEP_PAIRS };
 
 /* The scales of this lane's rows and columns in one block of k. */
-template <typename Tile> struct BlockScales {
+template <typename Tile, MatmulGate gate> struct BlockScales {
     float rows[Tile::row_blocks][2], columns[Tile::column_blocks * 2][2];
 
     __device__ __forceinline__ void load(const Fp8Scales &scales, const MatmulOutput &output, int first_row,
                                          int first_column, int block)
     {
+        constexpr bool gates = gate == MATMUL_GATES;
         const int lane = (int)threadIdx.x % WARP_SIZE;
 #pragma unroll
         for (int i = 0; i < Tile::row_blocks; i++)
@@ -36,15 +37,19 @@ template <typename Tile> struct BlockScales {
 #pragma unroll
         for (int j = 0; j < Tile::column_blocks * 2; j++)
 #pragma unroll
-            for (int e = 0; e < 2; e++)
-                columns[j][e] = fp8_block_scale(scales.b_blocks, scales.blocks, first_column + j * 8 + lane % 4 * 2 + e,
-                                                output.columns, block);
+            for (int e = 0; e < 2; e++) {
+                const int column = j * 8 + lane % 4 * 2 + e, first = gates ? first_column / 2 : first_column;
+                columns[j][e] = fp8_block_scale(
+                    scales.b_blocks, scales.blocks,
+                    first + (gates ? gated_column<Tile::gate_columns>(column, output.columns / 2) : column),
+                    output.columns, block);
+            }
     }
 };
 
 /* sums += part, with its scales where there are blocks; part begins anew. */
-template <typename Tile, bool blocks>
-HS_DEVICE void promote(Accumulators<Tile> &sums, Accumulators<Tile> &part, const BlockScales<Tile> &scales)
+template <typename Tile, bool blocks, typename Scales>
+HS_DEVICE void promote(Accumulators<Tile> &sums, Accumulators<Tile> &part, const Scales &scales)
 {
 #pragma unroll
     for (int i = 0; i < Tile::row_blocks; i++)
@@ -84,7 +89,7 @@ HS_DEVICE void multiply_step(const FragmentReader<Bf16, true, Tile::rows, true> 
     }
 }
 
-template <typename A, typename Tile, Fp8Sum sum>
+template <typename A, typename Tile, Fp8Sum sum, MatmulGate gate>
 __global__ void __launch_bounds__(Tile::threads, Tile::blocks)
     matmul_fp8_kernel(const MatmulParameters parameters, const Fp8Scales scales)
 {
@@ -101,7 +106,7 @@ __global__ void __launch_bounds__(Tile::threads, Tile::blocks)
     const int steps = (k_end - k_begin + STEP_PAIRS - 1) / STEP_PAIRS;
 
     TileLoader<Bf16, true, Tile::rows, Tile::threads, true> load_a;
-    TileLoader<Bf16, true, Tile::columns, Tile::threads, true> load_b;
+    TileLoader<Bf16, true, Tile::columns, Tile::threads, true, gate == MATMUL_GATES ? Tile::gate_columns : 0> load_b;
     load_a.init(parameters.a, position.row, k_begin, k_end);
     load_b.init(parameters.b, position.column, k_begin, k_end);
     FragmentReader<Bf16, true, Tile::rows, true> read_a;
@@ -110,7 +115,7 @@ __global__ void __launch_bounds__(Tile::threads, Tile::blocks)
     read_b.init(warp_column);
 
     Accumulators<Tile> sums = {}, part = {};
-    BlockScales<Tile> block_scales = {};
+    BlockScales<Tile, gate> block_scales = {};
     /* Steps past the last are copied as zeros, so that there are as many groups as stages. */
     auto copy_step = [&](int stage) {
         unsigned char *const base = shared + stage * Tile::stage_bytes;
@@ -151,11 +156,11 @@ __global__ void __launch_bounds__(Tile::threads, Tile::blocks)
     MatmulOutput output = parameters.output;
     if (gridDim.y > 1) /* one slice of k: its sums go to its own part of the workspace */
         output.c.data = static_cast<float *>(output.c.data) + (int64_t)blockIdx.y * output.rows * output.columns;
-    finish_tile<Tile>(output, sums, reinterpret_cast<float *>(shared), first_row, first_column);
+    finish_tile<Tile, Bf16, gate>(output, sums, reinterpret_cast<float *>(shared), first_row, first_column);
 }
 
-template <typename A, Fp8Sum sum>
-HsStatus launch_sum(HsContext *context, MatmulParameters &parameters, const Fp8Scales &scales, int slices)
+template <typename A, Fp8Sum sum, MatmulGate gate>
+HsStatus launch_gate(HsContext *context, MatmulParameters &parameters, const Fp8Scales &scales, int slices)
 {
 #define HS_ROW(...) typedef HS_MATMUL_TILE(__VA_ARGS__) Tile;
     HS_MATMUL_TILES_FP8(HS_ROW)
@@ -163,8 +168,18 @@ HsStatus launch_sum(HsContext *context, MatmulParameters &parameters, const Fp8S
     parameters.row_tiles = (int)blocks_for(parameters.output.rows, Tile::rows);
     parameters.column_tiles = (int)blocks_for(parameters.output.columns, Tile::columns);
     const dim3 grid((unsigned)parameters.row_tiles * (unsigned)parameters.column_tiles, (unsigned)slices);
-    return hs_launch_after(context, HS_KERNEL((matmul_fp8_kernel<A, Tile, sum>)), grid, dim3(Tile::threads),
+    return hs_launch_after(context, HS_KERNEL((matmul_fp8_kernel<A, Tile, sum, gate>)), grid, dim3(Tile::threads),
                            (size_t)Tile::shared_bytes, parameters, scales);
+}
+
+template <typename A, Fp8Sum sum>
+HsStatus launch_sum(HsContext *context, MatmulParameters &parameters, const Fp8Scales &scales, int slices)
+{
+    if (hs_epilogue_gates(parameters.output.epilogue))
+        return launch_gate<A, sum, MATMUL_GATES>(context, parameters, scales, slices);
+    if (hs_epilogue_ungates(parameters.output.epilogue))
+        return launch_gate<A, sum, MATMUL_UNGATES>(context, parameters, scales, slices);
+    return launch_gate<A, sum, MATMUL_NO_GATE>(context, parameters, scales, slices);
 }
 
 /* Whether FP8 is faster by mma.sync than 16 bits. */

@@ -93,7 +93,8 @@ static inline HsStatus describe_output(const DeviceLimits &limits, const MatmulP
     output->matmul = given;
     output->by_lines = given.vector && can_be_mapped(given.c, given) && can_be_mapped(given.pre, given) &&
                        can_be_mapped(given.residual, given);
-    output->copied = limits.hopper_copies || given.accumulate || slices > 1 || product.joint_turns != NULL;
+    output->copied = !hs_epilogue_reshapes(given.epilogue) &&
+                     (limits.hopper_copies || given.accumulate || slices > 1 || product.joint_turns != NULL);
     if (!output->by_lines)
         return HS_OK;
     if (hs_epilogue_ungates(given.epilogue))

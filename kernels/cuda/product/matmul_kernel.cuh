@@ -36,6 +36,9 @@ struct MatmulTile {
     static constexpr int column_blocks = tile_columns / warp_columns / 16; /* of 16 columns: two n8 fragments */
     static constexpr int stage_bytes = (tile_rows + tile_columns) * STEP_BYTES;
     static constexpr int shared_bytes = stages_ * stage_bytes;
+    /* gates that follow each other: a warp has their linear halves too, and so has a pass of TileLoader */
+    static constexpr int gate_columns =
+        column_blocks * 8 < threads / STEP_CHUNKS / 2 ? column_blocks * 8 : threads / STEP_CHUNKS / 2;
 
     /* The epilogue uses the stages' memory again. */
     typedef MatmulStaging<column_blocks * 16> Staging;
@@ -44,8 +47,32 @@ struct MatmulTile {
 
 template <typename Tile> using Accumulators = float[Tile::row_blocks][Tile::column_blocks * 2][4];
 
+/* A gate between the product and c. */
+enum MatmulGate { MATMUL_NO_GATE, MATMUL_GATES, MATMUL_UNGATES };
+
+/* The epilogue of 16 staged rows. */
+template <typename Element, typename Tile, MatmulGate gate>
+HS_DEVICE uint32_t finish_rows(const MatmulOutput &output, const float *staging, int lane, int first_row,
+                               int first_column)
+{
+    typedef typename Tile::Staging Staging;
+    const bool silu = hs_epilogue_activation(output.epilogue) == HS_ACTIVATION_SILU;
+    if constexpr (gate == MATMUL_GATES)
+        return silu ? finish_gated<Staging, Tile::gate_columns, Element, HS_ACTIVATION_SILU>(
+                          output, staging, lane, first_row, first_column / 2)
+                    : finish_gated<Staging, Tile::gate_columns, Element, HS_ACTIVATION_GELU>(
+                          output, staging, lane, first_row, first_column / 2);
+    else if constexpr (gate == MATMUL_UNGATES)
+        return silu ? finish_ungated<Staging, Tile::column_blocks, Element, HS_ACTIVATION_SILU>(output, staging, lane,
+                                                                                                first_row, first_column)
+                    : finish_ungated<Staging, Tile::column_blocks, Element, HS_ACTIVATION_GELU>(
+                          output, staging, lane, first_row, first_column);
+    else
+        return finish_staged<Staging, Tile::column_blocks * 2>(output, staging, lane, first_row, first_column);
+}
+
 /* The warp's sums to shared memory, 16 rows at a time, and on to the epilogue. */
-template <typename Tile>
+template <typename Tile, typename Element = float, MatmulGate gate = MATMUL_NO_GATE>
 HS_DEVICE void finish_tile(const MatmulOutput &output, const Accumulators<Tile> &sums, float *shared, int first_row,
                            int first_column)
 {
@@ -67,8 +94,8 @@ HS_DEVICE void finish_tile(const MatmulOutput &output, const Accumulators<Tile> 
             }
         }
         __syncwarp();
-        most = larger(most, finish_staged<typename Tile::Staging, Tile::column_blocks * 2>(
-                                output, staging, lane, first_row + block * 16, first_column));
+        most =
+            larger(most, finish_rows<Element, Tile, gate>(output, staging, lane, first_row + block * 16, first_column));
         __syncwarp(); /* read before the next 16 rows overwrite it */
     }
     leave_amax(output.amax, most);
@@ -139,9 +166,9 @@ struct NoRowSums {
     }
 };
 
-/* nf4: op(b) comes in four bits.  with_sums: output.row_sums is there. */
+/* nf4: op(b) comes in four bits.  with_sums: output.row_sums is there.  gate: what the epilogue is. */
 template <typename Element, typename Tile, bool a_contiguous, bool b_contiguous, bool aligned, bool nf4 = false,
-          bool with_sums = false>
+          bool with_sums = false, MatmulGate gate = MATMUL_NO_GATE>
 __global__ void __launch_bounds__(Tile::threads, Tile::blocks) matmul_kernel(const MatmulParameters parameters)
 {
     HS_DYNAMIC_SHARED(unsigned char, shared);
@@ -156,7 +183,8 @@ __global__ void __launch_bounds__(Tile::threads, Tile::blocks) matmul_kernel(con
 
     TileLoader<Element, a_contiguous, Tile::rows, Tile::threads, aligned> load_a;
     std::conditional_t<nf4, Nf4Loader<Element, b_contiguous, Tile::columns, Tile::threads>,
-                       TileLoader<Element, b_contiguous, Tile::columns, Tile::threads, aligned>>
+                       TileLoader<Element, b_contiguous, Tile::columns, Tile::threads, aligned,
+                                  gate == MATMUL_GATES ? Tile::gate_columns : 0>>
         load_b;
     load_a.init(parameters.a, position.row, k_begin, k_end);
     if constexpr (nf4) {
@@ -233,8 +261,9 @@ __global__ void __launch_bounds__(Tile::threads, Tile::blocks) matmul_kernel(con
     MatmulOutput output = parameters.output;
     if (gridDim.y > 1) /* one slice of k: its sums go to its own part of the workspace */
         output.c.data = static_cast<float *>(output.c.data) + (int64_t)blockIdx.y * output.rows * output.columns;
-    finish_tile<Tile>(output, sums, reinterpret_cast<float *>(shared), position.row * Tile::rows + warp_row,
-                      position.column * Tile::columns + warp_column);
+    finish_tile<Tile, Element, gate>(output, sums, reinterpret_cast<float *>(shared),
+                                     position.row * Tile::rows + warp_row,
+                                     position.column * Tile::columns + warp_column);
 }
 
 template <typename Kernel>
@@ -247,20 +276,25 @@ HsStatus launch_tile(HsContext *context, MatmulParameters &parameters, int slice
     return hs_launch_after(context, name, kernel, grid, dim3((unsigned)threads), (size_t)shared_bytes, parameters);
 }
 
-#define HS_LAUNCH_TILE(a_contiguous, b_contiguous, aligned)                                                 \
-    launch_tile(context, parameters, slices,                                                                \
-                HS_KERNEL((matmul_kernel<Element, Tile, a_contiguous, b_contiguous, aligned>)), Tile::rows, \
-                Tile::columns, Tile::threads, Tile::shared_bytes)
+#define HS_LAUNCH_KERNEL(kernel)                                                                          \
+    launch_tile(context, parameters, slices, HS_KERNEL(kernel), Tile::rows, Tile::columns, Tile::threads, \
+                Tile::shared_bytes)
+#define HS_LAUNCH_TILE(a_contiguous, b_contiguous, aligned) \
+    HS_LAUNCH_KERNEL((matmul_kernel<Element, Tile, a_contiguous, b_contiguous, aligned>))
 
-/* The three layouts of training, rows of whole chunks; of 16 bits, a weight's gradient with row sums. */
+/* The three layouts of training, rows of whole chunks; of 16 bits, a weight's gradient with row sums, and a gate in the
+ * layout that it has in a model: of a forward product with b's rows along k, of a gradient with b's columns. */
 template <typename Element, typename Tile>
 HsStatus launch_aligned(HsContext *context, MatmulParameters &parameters, int slices)
 {
-    if constexpr (sizeof(Element) == 2)
+    if constexpr (sizeof(Element) == 2) {
         if (parameters.output.row_sums != NULL)
-            return launch_tile(context, parameters, slices,
-                               HS_KERNEL((matmul_kernel<Element, Tile, false, false, true, false, true>)), Tile::rows,
-                               Tile::columns, Tile::threads, Tile::shared_bytes);
+            return HS_LAUNCH_KERNEL((matmul_kernel<Element, Tile, false, false, true, false, true>));
+        if (hs_epilogue_gates(parameters.output.epilogue))
+            return HS_LAUNCH_KERNEL((matmul_kernel<Element, Tile, true, true, true, false, false, MATMUL_GATES>));
+        if (hs_epilogue_ungates(parameters.output.epilogue))
+            return HS_LAUNCH_KERNEL((matmul_kernel<Element, Tile, true, false, true, false, false, MATMUL_UNGATES>));
+    }
     if (!parameters.a.k_contiguous)
         return HS_LAUNCH_TILE(false, false, true);
     return parameters.b.k_contiguous ? HS_LAUNCH_TILE(true, true, true) : HS_LAUNCH_TILE(true, false, true);
@@ -275,6 +309,7 @@ HsStatus launch_any(HsContext *context, MatmulParameters &parameters, int slices
     return parameters.b.k_contiguous ? HS_LAUNCH_TILE(false, true, false) : HS_LAUNCH_TILE(false, false, false);
 }
 #undef HS_LAUNCH_TILE
+#undef HS_LAUNCH_KERNEL
 
 typedef HsStatus (*LaunchMatmulTile)(HsContext *context, MatmulParameters &parameters, int slices);
 

@@ -67,14 +67,26 @@ HS_DEVICE void copy_chunk(unsigned char *destination, const unsigned char *sourc
     }
 }
 
+/* Which column of op(b), of 2 `features`, stands in a tile's `column` where `gate` gates and the linear halves of as many
+ * features come by turns; from the tile's first feature on. */
+template <int gate> HS_DEVICE int gated_column(int column, int features)
+{
+    constexpr int turn = gate > 0 ? gate : 1;
+    return column / (2 * turn) * turn + column % turn + column / turn % 2 * features;
+}
+
 /* Brings one operand's tiles of consecutive steps into shared memory.  Each thread always copies the same chunk
- * column of `passes` rows, `pass_rows` apart: one address and one bound do for all. */
-template <typename Element, bool k_contiguous, int extent, int threads, bool aligned> struct TileLoader {
+ * column of `passes` rows, `pass_rows` apart: one address and one bound do for all.
+ * gate: 0, or as many rows by turns are gates, columns of op(b), and the linear halves of the same features. */
+template <typename Element, bool k_contiguous, int extent, int threads, bool aligned, int gate = 0> struct TileLoader {
     static constexpr int row_bytes = k_contiguous ? (int)STEP_BYTES : extent * (int)sizeof(Element);
     static constexpr int rows = extent * STEP_BYTES / row_bytes;
     static constexpr int row_chunks = row_bytes / CHUNK_BYTES;
     static constexpr int pass_rows = threads / row_chunks;
     static constexpr int passes = rows / pass_rows;
+    static constexpr int pass_outer =
+        gate > 0 ? pass_rows / 2 : pass_rows; /* from a pass's rows in memory to the next's */
+    static_assert(gate == 0 || (k_contiguous && pass_rows % (2 * gate) == 0), "whole turns of b's rows in a pass");
     static_assert(pass_rows * row_chunks == threads && passes * pass_rows == rows, "every thread copies alike");
     static_assert(pass_rows % (k_contiguous || sizeof(Element) == 2 ? 8 : 4) == 0, "passes permute alike");
 
@@ -91,21 +103,22 @@ template <typename Element, bool k_contiguous, int extent, int threads, bool ali
         const int stored_column = chunk * chunk_elements<Element>;
         k = k_begin + (k_contiguous ? stored_column : row);
         k_end = k_stop;
-        outer = tile * extent + (k_contiguous ? row : stored_column);
+        outer = gate > 0 ? tile * (extent / 2) + gated_column<gate>(row, operand.extent / 2)
+                         : tile * extent + (k_contiguous ? row : stored_column);
         outer_end = operand.extent;
         access = operand.access;
         offset = row * row_bytes + permuted_chunk<Element, k_contiguous>(row, chunk) * CHUNK_BYTES;
         const int64_t stride = operand.stride * (int64_t)sizeof(Element);
         source = static_cast<const unsigned char *>(operand.data);
         source += (k_contiguous ? outer : k) * stride + (int64_t)(k_contiguous ? k : outer) * (int64_t)sizeof(Element);
-        pass_stride = pass_rows * stride;
+        pass_stride = pass_outer * stride;
         step_stride = k_contiguous ? (int64_t)STEP_BYTES : step_depth<Element> * stride;
     }
 
     /* Elements of the chunk of `pass` that are inside the matrix. */
     __device__ __forceinline__ int inside(int pass) const
     {
-        const bool row_inside = k_contiguous ? outer + pass * pass_rows < outer_end : k + pass * pass_rows < k_end;
+        const bool row_inside = k_contiguous ? outer + pass * pass_outer < outer_end : k + pass * pass_rows < k_end;
         const int left = k_contiguous ? k_end - k : outer_end - outer;
         return row_inside ? max(0, min(chunk_elements<Element>, left)) : 0;
     }
