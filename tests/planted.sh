@@ -42,6 +42,8 @@ link() {
         program=("$work/ops" --filter 'fp8_products/*')
     elif [ "$op" = agreement ]; then
         program=("$work/agreement" --device emu --tiny products)
+    elif [ "$op" = unordered ]; then
+        program=("$work/ops" --filter 'unordered/*')
     elif [ "$op" = agreement_gates ]; then
         program=("$work/agreement" --device emu --tiny 'products:*GLU*')
     elif [ "$op" = agreement_codes ]; then
@@ -103,10 +105,16 @@ plant() {
 card=227 # KiB of shared memory a block, by which the emulator is one GPU or another
 op=attention_backward unit=attention_backward_hopper.cu
 plant 'backward: a turn is given before the part is in memory' $unit $unit 'ptx::store_tile_wait_written<0>();' ''
-plant 'backward: a turn is not waited for' $unit $unit 'ptx::load_acquire(parameters.turns + index) != turn' 'false'
+plant 'backward: a turn is not waited for' $unit $unit 'ptx::load_acquire(parameters.turns + index) != before' 'before == ~0u'
 plant 'backward: late heads take turns as early ones do' $unit $unit 'late ? key_block : tile' 'tile'
 plant 'backward: early heads take turns as late ones do' $unit $unit \
     '(late ? key_block : tile * Shape::step / GRADIENT_KEYS - key_block)' 'key_block'
+op=unordered
+plant 'unordered: the first part is not waited for' $unit $unit 'ptx::load_acquire(parameters.turns + index) != before' \
+    'turn > 0 ? false : ptx::load_acquire(parameters.turns + index) != before'
+plant 'unordered: each part is stored' $unit $unit 'if (turn == 0)' 'if (turn == 0 || parameters.unordered)'
+plant 'unordered: the first turn is not given' $unit $unit 'parameters.unordered && turn > 0' 'parameters.unordered'
+op=attention_backward
 plant 'backward: begins with the kernel before' $unit $unit 'begin_after_kernel_before();' ''
 plant 'backward: parts are written over others on their way' $unit $unit \
     'wait_empty<1>(base + Shape::parts_empty, sent);' ''

@@ -159,6 +159,7 @@ typedef struct HsCudaOptions {
     int index;        /* which GPU */
     bool sync_launch; /* wait after every launch, and name the kernel that failed */
     bool no_overlap;  /* no kernel begins before the one before it has ended */
+    bool unordered;   /* what blocks add to one tensor is added as it comes, where that saves waits: bits vary */
     bool cublaslt;    /* products by cuBLASLt, the rival, opened at run time */
     HsHopperUse hopper;
     const HsCard *card; /* work is laid out as for this GPU, for plans on the emulator; NULL: as for the one there is */

@@ -509,6 +509,9 @@ enum { HS_MOST_LAYERS = 1024 };
     X(S, BOOL, FREE, overlap, true, 0, 1, NULL, "",                                                                    \
       "on GPUs of compute capability 9.0 and later a kernel begins before the one before it has ended, and waits for " \
       "that before it touches memory (cuda, emu); same bits: false tells a fault of that apart from others")           \
+    X(S, BOOL, FUTURE, deterministic, true, 0, 1, NULL, "",                                                            \
+      "every sum in one order, so that a run has the same bits again; false: on GPUs of compute capability 9.0 "       \
+      "attention's backward adds its parts of dQ as they come (cuda, emu), and waits for none")                        \
     X(S, BOOL, FREE, sync_launch, false, 0, 1, NULL, "", "wait after every kernel, so that an error names the kernel") \
     X(S, STRING, FREE, cuda_graph, "auto", 0, 0, "auto|true|false", "",                                                \
       "record optimizer steps, then replay them (cuda, emu), which costs the host one launch; same bits. auto: "       \

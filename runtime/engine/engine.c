@@ -106,6 +106,7 @@ static HsStatus open_part(HsEngine *engine, const char *name, const HsEngineOpti
     const HsCudaOptions cuda = { .index = index,
                                  .sync_launch = options->sync_launch,
                                  .no_overlap = options->no_overlap,
+                                 .unordered = options->unordered,
                                  .cublaslt = options->cublaslt,
                                  .hopper = options->hopper,
                                  .card = options->card };
@@ -193,6 +194,12 @@ static HsStatus check_products(const DeviceRow *row, const HsEngineOptions *opti
                        "kernels.hopper: %s chooses among a GPU's kernels, and this run is on %s: leave it out, or "
                        "device: cuda",
                        hopper_uses[options->hopper], row->name);
+    if (options->unordered && !row->tuned)
+        return hs_fail(
+            HS_ECONFIG,
+            "kernels.deterministic: false is for GPUs, and this run is on %s, where every sum has one order: "
+            "leave it out, or device: cuda",
+            row->name);
     if (tuning && options->cublaslt)
         return hs_fail(HS_ECONFIG,
                        "kernels.tuning: %.200s chooses among this project's kernels: leave it out, or kernels.matmul: "
@@ -343,6 +350,7 @@ HsEngineOptions hs_engine_options(const HsConfig *config)
         .hopper = hopper_use(config->kernels.hopper),
         .sync_launch = config->kernels.sync_launch,
         .no_overlap = !config->kernels.overlap,
+        .unordered = !config->kernels.deterministic,
         .cuda_graph = graph_use(config->kernels.cuda_graph),
         .tuning = config->kernels.tuning,
         .allocator = config->memory.allocator,

@@ -23,6 +23,7 @@ typedef struct HsEngineOptions {
     HsHopperUse hopper;    /* what Hopper's kernels serve */
     bool sync_launch;      /* wait after every kernel; where operations run at once there is nothing to wait for */
     bool no_overlap;       /* no kernel begins before the one before it has ended */
+    bool unordered;        /* GPUs' blocks add as they come, where that saves waits */
     HsGraphUse cuda_graph; /* whether steps will be recorded and replayed */
     const char *tuning;    /* a table of measured choices of products; NULL or "": none */
     const char *allocator; /* a shared object that serves the device's memory (memory_hooks.h); NULL or "": none */

@@ -92,6 +92,15 @@ for how in bf16,227,H200 fp8,227,H200 bf16,163,A100; do
     kernels=$(($(cat "$mode-$shared-apart.apart") - $(cat "$mode-$shared-epilogue.apart")))
     [ $kernels = 1 ] || fail "$how: $kernels kernels less than with gates apart"
 done
+# Parts of dQ of three blocks of keys, in one order and as they come.
+long=(--config emu.yaml max_length=300 batch_size=1)
+expect 0 "$trainer" "${long[@]}" out_dir=ordered
+expect 0 "$trainer" "${long[@]}" out_dir=unordered kernels.deterministic=false
+near ordered unordered bf16
+expect 2 "$trainer" "${long[@]}" out_dir=refused device=cpu kernels.deterministic=false
+says err "kernels.deterministic: false is for GPUs, and this run is on cpu"
+expect 2 "$trainer" "${long[@]}" out_dir=refused kernels.deterministic=false kernels.hopper=products
+says err "kernels.deterministic: false saves waits in attention's kernels for compute capability 9.0 alone"
 expect 2 env HALFSTEP_GATES=some "$trainer" --config emu.yaml out_dir=refused
 says err "HALFSTEP_GATES=some: say epilogue or apart"
 expect 2 env HALFSTEP_HOPPER_STORES=some "$trainer" --config emu.yaml out_dir=refused

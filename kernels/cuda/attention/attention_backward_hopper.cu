@@ -12,7 +12,8 @@
  *
  * dQ of a query tile is a sum over blocks of keys.  Each block adds its part to f32 sums in memory (L2), as a copy that
  * reduces, and always in the same order.  A block waits for its turn, a counter for each tile.  So the same bits come
- * out every time, without the two further products that a separate pass for dQ would take.
+ * out every time, without the two further products that a separate pass for dQ would take.  Where bits may vary
+ * (HsCudaOptions.unordered), the first of a tile's parts is stored as ever, and the others are added as they come.
  *
  * Work goes by ticket, a block of keys each, and a tile's turns are in the order of its tickets.  Heads have one of two
  * orders (work_of):
@@ -224,7 +225,9 @@ template <typename Shape> HS_DEVICE void take_results(const GradientParameters &
             const unsigned turn = work.template turn<Shape>(at.tile);
             ptx::mbarrier_wait(base + Shape::parts_full, parity);
             parity ^= 1;
-            while (ptx::load_acquire(parameters.turns + index) != turn) {
+            /* As many as have to be added before: all before it, or the one that is stored. */
+            for (const unsigned before = parameters.unordered ? min(turn, 1u) : turn;
+                 ptx::load_acquire(parameters.turns + index) != before;) {
             }
             ptx::fence_global_to_async();
             if (turn == 0)
@@ -234,6 +237,8 @@ template <typename Shape> HS_DEVICE void take_results(const GradientParameters &
             ptx::store_tile_commit();
             ptx::store_tile_wait<0>();
             ptx::mbarrier_arrive(base + Shape::parts_empty);
+            if (parameters.unordered && turn > 0)
+                continue;
             ptx::store_tile_wait_written<0>();
             ptx::store_release(parameters.turns + index, turn + 1);
         }
@@ -649,6 +654,7 @@ HsStatus launch(HsContext *context, const Attention &attention, const BackwardTe
     parameters.query_tiles = (int)workspace.query_tiles;
     parameters.turns = reinterpret_cast<unsigned *>(sums + workspace.sums_bytes);
     parameters.ticket = parameters.turns + workspace.counters - 1;
+    parameters.unordered = options_of(context).unordered;
     const int works = attention.batch * attention.kv_heads * parameters.key_blocks;
     const int most = limits_of(context).multiprocessors;
     parameters.late_heads = late_heads(attention.batch * attention.kv_heads, parameters.key_blocks, most);

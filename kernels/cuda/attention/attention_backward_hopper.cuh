@@ -70,7 +70,9 @@ struct GradientParameters {
     TensorMap dquery, dqkv;         /* parts of dQ; 64 tokens of a head of dqkv */
     Attention attention;
     int key_blocks, query_tiles, early_heads, late_heads; /* heads of keys, of all sequences */
-    unsigned *turns; /* [batch heads][query_tiles]: blocks of keys that have added their part of dQ */
+    unsigned *turns; /* [batch heads][query_tiles]: blocks of keys that have added their part of dQ; unordered: 1 from
+                      * the first on */
+    bool unordered;
     unsigned *ticket;
 };
 

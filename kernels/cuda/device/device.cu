@@ -387,8 +387,9 @@ HsStatus choose_epilogues(DeviceLimits *limits)
     return read_choice("HALFSTEP_GATES", "epilogue", "apart", &limits->gates_apart);
 }
 
-HsStatus allow_hopper(HsHopperUse use, DeviceLimits *limits)
+HsStatus allow_hopper(const HsCudaOptions &options, DeviceLimits *limits)
 {
+    const HsHopperUse use = options.hopper;
     const bool hopper = limits->compute_capability == 90;
     if (!hopper && use != HS_HOPPER_ALL)
         return hs_fail(
@@ -398,6 +399,11 @@ HsStatus allow_hopper(HsHopperUse use, DeviceLimits *limits)
             limits->name, limits->compute_capability / 10, limits->compute_capability % 10);
     limits->hopper_products = hopper && (use == HS_HOPPER_ALL || use == HS_HOPPER_PRODUCTS);
     limits->hopper_attention = hopper && (use == HS_HOPPER_ALL || use == HS_HOPPER_ATTENTION);
+    if (options.unordered && !limits->hopper_attention)
+        return hs_fail(HS_ECONFIG,
+                       "kernels.deterministic: false saves waits in attention's kernels for compute capability 9.0 "
+                       "alone, which this run on %s does not use: leave it out",
+                       limits->name);
     return HS_OK;
 }
 
@@ -421,7 +427,7 @@ HsStatus read_properties(HsDevice *device, Implementation *implementation)
     HS_TRY(choose_epilogues(&limits));
     if (implementation->options.card != nullptr)
         play_card(*implementation->options.card, &limits);
-    HS_TRY(allow_hopper(implementation->options.hopper, &limits));
+    HS_TRY(allow_hopper(implementation->options, &limits));
     HS_TRY(
         check(cudaDeviceGetPCIBusId(device->bus_id, sizeof device->bus_id, index), "asking for the GPU's PCI address"));
     device->memory_bytes = properties.totalGlobalMem;
