@@ -79,7 +79,7 @@ struct HopperBounds {
     int rows, columns, stride;
 };
 
-HS_DEVICE HopperBounds hopper_bounds(const MatmulOutput &output)
+static inline __host__ __device__ HopperBounds hopper_bounds(const MatmulOutput &output)
 {
     return { output.rows, output.columns, output.columns };
 }

@@ -43,11 +43,6 @@ static inline HsStatus map_lines(const MatmulView &view, const HopperBounds &bou
     return encode_tensor_map(shape, map);
 }
 
-static inline HopperBounds bounds_of(const MatmulOutput &output)
-{
-    return { output.rows, output.columns, output.columns };
-}
-
 static inline bool can_be_mapped(const MatmulView &view, const MatmulOutput &output)
 {
     return view.data == NULL ||
@@ -66,7 +61,7 @@ static inline HsStatus describe_inputs(const MatmulOutput &given, int rows, int 
             continue;
         output->stage_parts = output->input_count > 0 ? 1 : lines / (view.dtype == HS_F32 ? 2 : 1);
         output->input_dtypes[output->input_count] = view.dtype;
-        HS_TRY(map_lines(view, bounds_of(given), 1, rows, &output->inputs[output->input_count++]));
+        HS_TRY(map_lines(view, hopper_bounds(given), 1, rows, &output->inputs[output->input_count++]));
     }
     return HS_OK;
 }
@@ -103,8 +98,8 @@ static inline HsStatus describe_output(const DeviceLimits &limits, const MatmulP
     if (!output->copied)
         return HS_OK;
     if (hs_epilogue_activates(given.epilogue) && given.pre.data != NULL)
-        HS_TRY(map_lines(given.pre, bounds_of(given), slices, HopperStaging::rows, &output->pre));
-    return map_lines(given.c, bounds_of(given), slices, HopperStaging::rows, &output->c);
+        HS_TRY(map_lines(given.pre, hopper_bounds(given), slices, HopperStaging::rows, &output->pre));
+    return map_lines(given.c, hopper_bounds(given), slices, HopperStaging::rows, &output->c);
 }
 
 /* Clusters of a launch, and what each has to do.  Behind a gate half of a tile's columns are gates, and half are linear
