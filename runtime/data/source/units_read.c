@@ -139,7 +139,8 @@ static HsStatus read_unit(HsUnitReader *reader, HsUnit *unit)
     unit->text.size = reader->carry_size;
     target = target < reader->carry_size ? reader->carry_size : target;
     HS_TRY(hs_array_grow(&unit->bytes, 1, target, &unit->capacity));
-    memcpy(unit->bytes, reader->carry, reader->carry_size);
+    if (reader->carry_size > 0) /* memcpy takes no NULL, not even for nothing */
+        memcpy(unit->bytes, reader->carry, reader->carry_size);
     for (;; target *= 2) {
         HS_TRY(fill(reader, unit, target));
         HS_TRY(choose_end(reader, unit, &cut));
