@@ -138,19 +138,6 @@ static HsStatus take_match(void *user, const char *path)
     return add_path(taker->list, path, taker->format, &(HsFoldersAbove){ .depth = 1 });
 }
 
-/* Takes out what a pattern found twice, by way of ** and of a folder, say.  items[first ...] are sorted. */
-static void drop_doubles(HsSourceList *list, int first)
-{
-    int kept = first;
-    for (int i = first; i < list->count; i++) {
-        if (kept > first && strcmp(list->items[kept - 1].name, list->items[i].name) == 0)
-            free(list->items[i].name);
-        else
-            list->items[kept++] = list->items[i];
-    }
-    list->count = kept;
-}
-
 /* A file that several of a list's names stand for, by links. */
 typedef struct LinkedFile {
     dev_t device;
@@ -178,7 +165,8 @@ static bool is_typed(const char *name)
     return strchr(slash ? slash : name, '.') != NULL;
 }
 
-/* Of the names of one file, in items[first ...], keeps one: a download's cache has each file as a blob, and links to it. */
+/* Of the names of one file, in items[first ...], keeps one: a download's cache has each file as a blob, and links to it;
+ * and a pattern finds one name twice, by way of ** and of a folder, say. */
 static HsStatus drop_links(HsSourceList *list, int first)
 {
     const int count = list->count - first;
@@ -192,12 +180,15 @@ static HsStatus drop_links(HsSourceList *list, int first)
         files[i] = (LinkedFile){ found ? about.st_dev : 0, found ? about.st_ino : (ino_t)i, first + i, is_typed(name) };
     }
     qsort(files, (size_t)count, sizeof *files, compare_files);
-    for (int i = 1; i < count; i++)
-        if (files[i].device != 0 && files[i].device == files[i - 1].device && files[i].number == files[i - 1].number) {
-            free(list->items[files[i].item].name);
-            list->items[files[i].item].name = NULL;
-            list->linked++;
+    for (int i = 1, one = 0; i < count; i++) {
+        if (files[i].device == 0 || files[i].device != files[one].device || files[i].number != files[one].number) {
+            one = i;
+            continue;
         }
+        list->linked += strcmp(list->items[files[i].item].name, list->items[files[one].item].name) != 0;
+        free(list->items[files[i].item].name);
+        list->items[files[i].item].name = NULL;
+    }
     free(files);
     int kept = first;
     for (int i = first; i < list->count; i++)
@@ -246,8 +237,6 @@ HsStatus hs_source_list_add(HsSourceList *list, const char *name, const char *fo
                        "and what the task excludes are left out)",
                        name);
     qsort(list->items + before, (size_t)(list->count - before), sizeof *list->items, compare_names);
-    if (pattern)
-        drop_doubles(list, before);
     if (list->count > before + 1)
         HS_TRY(drop_links(list, before));
     for (int i = before; i < list->count; i++)
