@@ -1,10 +1,10 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
 # check_durations.sh [TAKEN]: the durations of tests/durations add up to no more than its budget.  With a file of what a run
-# took (seconds and name, a line each): a test that is not listed, or takes more than twice what it is listed with, counts
-# with what it took, as a machine of the listed durations' speed would have taken; how fast this one is, the median test of
-# at least 5 seconds says.  Every other test counts as listed, so that a busy machine alone does not fail a run.  The build
-# has to be without sanitizers: they slow tests by different factors.
+# took of the processor (seconds and name, a line each): a test that is not listed, or takes more than twice what it is
+# listed with, counts with what it took, as a machine of the listed durations' speed would have taken; how fast this one is,
+# the median test of at least 5 seconds says.  Every other test counts as listed, so that a busy machine alone does not fail
+# a run.  The build has to be without sanitizers: they slow tests by different factors.
 set -u
 taken=${1:-}
 case $taken in "" | /*) ;; *) taken=$PWD/$taken ;; esac
