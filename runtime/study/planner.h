@@ -10,6 +10,7 @@
 #include <stdio.h>
 
 #include "kernels/base/cards.h"
+#include "runtime/config/recipe.h"
 #include "runtime/train/training.h"
 
 typedef struct HsPlannerOptions {
@@ -83,6 +84,14 @@ HsStatus hs_planner_print_scaling(const HsTraining *training, const HsPlannerOpt
 
 /* --- planner_hours.c --- */
 
+typedef struct HsPlannedTime {
+    double seconds, flops; /* operations a second */
+    double vocabulary;
+    double most; /* tokens that a text is worth */
+} HsPlannedTime;
+/* What train.size gives for a time: HS_RECIPE_TOKENS_A_SIZE tokens a parameter, or up to a quarter more or less where
+ * two neighbouring shapes have more and fewer. */
+HsRecipe hs_planner_recipe_of_time(const HsPlannedTime *time);
 /* What the rules of train.size train here in an hour, a night and a week, at the rate of a short training, after a plan.
  * errors: none of the training's, which are said in place of the table */
 HsStatus hs_planner_print_hours(const HsConfig *config, const HsPlannedModel *about, FILE *out);

@@ -19,7 +19,7 @@
 #include "runtime/study/planner.h"
 #include "runtime/study/proposal.h"
 
-enum { BYTE_VOCABULARY = 257, REFINEMENTS = 8 };
+enum { BYTE_VOCABULARY = 257, HALVINGS = 40 };
 static const double FIRST_SIZE = 1e5, LEAST_SIZE = 1e5, STEP_S = 2;
 
 static const struct {
@@ -35,17 +35,34 @@ static double token_flops(const HsRecipe *recipe, double vocabulary)
            6 * layers * width * (double)recipe->max_length;
 }
 
-/* What train.size gives for a time at a rate.  most: tokens that a text is worth */
-static HsRecipe recipe_of_time(double seconds, double flops, double vocabulary, double most)
+/* Tokens that a time has room for. */
+static double tokens_of(const HsRecipe *recipe, const HsPlannedTime *time)
 {
-    HsRecipe recipe = hs_recipe_of_size(FIRST_SIZE, 0);
-    for (int i = 0; i < REFINEMENTS; i++) { /* a token's operations follow from the size, but for the shape's steps */
-        const double tokens = seconds * flops / token_flops(&recipe, vocabulary);
-        const double size = hs_recipe_size_of_work(tokens * recipe.size, most);
-        recipe = hs_recipe_of_size(fmin(fmax(size, LEAST_SIZE), HS_RECIPE_MOST_SIZE), 0);
+    return time->seconds * time->flops / token_flops(recipe, time->vocabulary);
+}
+
+/* The size that a time's work of `size` asks for, over `size`: 1 where they agree, more where `size` is too small. */
+static double room_for(double size, const HsPlannedTime *time)
+{
+    const HsRecipe recipe = hs_recipe_of_size(size, 0);
+    return hs_recipe_size_of_work(tokens_of(&recipe, time) * size, time->most) / size;
+}
+
+/* Shapes come in steps, and a token's operations with them, so that there may be no size with just the tokens that it asks
+ * for: it lies between two bounds, of which the nearer is taken.  Following one size from the other would not end. */
+HsRecipe hs_planner_recipe_of_time(const HsPlannedTime *time)
+{
+    double low = log(LEAST_SIZE), high = log(HS_RECIPE_MOST_SIZE);
+    for (int i = 0; i < HALVINGS; i++) {
+        const double middle = 0.5 * (low + high);
+        if (room_for(exp(middle), time) >= 1)
+            low = middle;
+        else
+            high = middle;
     }
-    const double tokens = fmin(seconds * flops / token_flops(&recipe, vocabulary), most);
-    return hs_recipe_of_size(recipe.size, fmax(tokens, 1));
+    const double size = exp(room_for(exp(low), time) * room_for(exp(high), time) < 1 ? low : high);
+    const HsRecipe recipe = hs_recipe_of_size(size, 0);
+    return hs_recipe_of_size(size, fmax(fmin(tokens_of(&recipe, time), time->most), 1));
 }
 
 /* --- the rate --- */
@@ -87,7 +104,7 @@ static HsStatus measure_flops(const HsStringList *overrides, double vocabulary, 
     HsProposalSpeed speed;
     HS_TRY(measure(&recipe, overrides, recipe.batch_size, &speed));
     *flops = speed.tokens_per_second * token_flops(&recipe, vocabulary);
-    recipe = recipe_of_time(3600, *flops, vocabulary, INFINITY);
+    recipe = hs_planner_recipe_of_time(&(HsPlannedTime){ 3600, *flops, vocabulary, INFINITY });
     /* Whole steps, as an update costs the same with fewer sequences, unless they would take long. */
     const double rows = floor(STEP_S * *flops / token_flops(&recipe, vocabulary) / (double)recipe.max_length);
     const int64_t most = rows < 1 ? 1 : rows < (double)recipe.batch_size ? (int64_t)rows : recipe.batch_size;
@@ -136,7 +153,8 @@ static void print_table(double flops, double vocabulary, double text, FILE *out)
     fprintf(out, "  %-16s %10s %10s %12s %20s %7s  %s\n", "time", "train.size", "blocks", "tokens", "steps",
             text > 0 ? "passes" : "", "loss to expect");
     for (size_t i = 0; i < sizeof times / sizeof *times && !all; i++) {
-        const HsRecipe recipe = recipe_of_time(3600 * times[i].hours, flops, vocabulary, most);
+        const HsRecipe recipe =
+            hs_planner_recipe_of_time(&(HsPlannedTime){ 3600 * times[i].hours, flops, vocabulary, most });
         all = recipe.tokens >= most;
         print_row(times[i].name, &recipe, text, out);
         if (all)
