@@ -276,12 +276,15 @@ static int64_t depth_pieces(const HsMatmulChoice *plan)
     return hs_cpu_block_count(plan->depth, PACK_DEPTH);
 }
 
+/* Whole panels, but no more than the block's: behind them lies what is another thread's. */
 static void pack_a_piece(const HsMatmulRun *run, int64_t piece)
 {
     const HsMatmulChoice *plan = &run->plan;
     const int64_t first = run->tiles.begin * HS_TILE_ROWS, row = piece / depth_pieces(plan) * HS_GROUP_ROWS;
+    const int64_t rows = run->tiles.end * HS_TILE_ROWS - first;
+    const int64_t end = least(hs_cpu_block_count(rows, plan->a_width) * plan->a_width, plan->m - first);
     const HsRowBlock words = hs_cpu_block(plan->depth, PACK_DEPTH, piece % depth_pieces(plan));
-    panel_pack(&run->a, first + row, least(HS_GROUP_ROWS, plan->m - first - row), words.begin, words.end, plan->a_width,
+    panel_pack(&run->a, first + row, least(HS_GROUP_ROWS, end - row), words.begin, words.end, plan->a_width,
                plan->a_panel_words,
                run->shared_a + row / plan->a_width * plan->a_panel_words + words.begin * plan->a_width);
 }
