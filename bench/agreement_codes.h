@@ -17,8 +17,10 @@ static const ProductSize code_sizes[] = { { 4096, 3072, 768, 0 }, { 4080, 784, 3
 static const ProductSize tiny_code_sizes[] = { { 272, 144, 160, 0 } };
 
 typedef struct CodeMatrix {
-    HsCodes codes;
-    signed char *halves; /* the elements, times 2 */
+    HsCodes codes; /* as they lie */
+    bool across;   /* the transpose lies there */
+    int64_t rows, depth;
+    signed char *halves; /* [rows,depth], the elements times 2 */
 } CodeMatrix;
 
 typedef struct CodeProduct {
@@ -37,29 +39,35 @@ static inline void code_fill(CodeMatrix *matrix, unsigned char *data, unsigned c
 {
     const HsCodes *const codes = &matrix->codes;
     const int64_t blocks = hs_codes_blocks(codes);
+    const int64_t depth = matrix->depth;
     const HsRng numbers = { .seed = seed }, exponents = { .seed = seed, .site = 1 };
 #pragma omp parallel for
-    for (int64_t row = 0; row < codes->rows; row++) {
+    for (int64_t row = 0; row < matrix->rows; row++) {
         for (int64_t block = 0; block < blocks; block++)
             scales[row * blocks + block] =
                 (unsigned char)(126 + hs_rng_draw(&exponents, (uint64_t)(row * blocks + block)).word[0] % 3);
-        for (int64_t i = 0; i < codes->depth; i++) {
-            const int64_t at = row * codes->depth + i;
+        for (int64_t i = 0; i < depth; i++) {
+            const int64_t at = row * depth + i;
             const int number = (int)(hs_rng_draw(&numbers, (uint64_t)at).word[0] % 5) - 2;
             const int scale = blocks ? scales[row * blocks + i / HS_SCALE_BLOCK_ELEMENTS] : 127;
-            data[at] = bench_code_of(number, codes->format);
+            data[matrix->across ? i * matrix->rows + row : at] = bench_code_of(number, codes->format);
             matrix->halves[at] = (signed char)(number * (1 << (scale - 126)));
         }
     }
 }
 
-static inline HsStatus code_open(Bench *bench, CodeMatrix *matrix, HsCodes codes, float inverse, uint64_t seed)
+static inline HsStatus code_open(Bench *bench, CodeMatrix *matrix, HsCodes codes, bool across, float inverse,
+                                 uint64_t seed)
 {
     HsDevice *const device = &bench->device;
     const HsScaling scaling = { .scale = 1.0f / inverse, .inverse = inverse };
     const size_t bytes = hs_codes_bytes(&codes);
     void *memory = NULL;
-    matrix->codes = codes;
+    *matrix = (CodeMatrix){ .codes = codes, .across = across, .rows = codes.rows, .depth = codes.depth };
+    if (across) {
+        matrix->codes.rows = codes.depth;
+        matrix->codes.depth = codes.rows;
+    }
     matrix->halves = malloc((size_t)(codes.rows * codes.depth));
     unsigned char *const host = malloc(bytes);
     HsStatus status = matrix->halves && host ? HS_OK : hs_fail(HS_ENOMEM, "%zu bytes of host memory", 2 * bytes);
@@ -95,7 +103,7 @@ static inline void code_release(Bench *bench, CodeMatrix *matrix)
 /* c before its one rounding. */
 static inline void code_expect(CodeProduct *product, double factor)
 {
-    const int64_t m = product->a.codes.rows, n = product->b.codes.rows, k = product->a.codes.depth;
+    const int64_t m = product->a.rows, n = product->b.rows, k = product->a.depth;
 #pragma omp parallel for
     for (int64_t row = 0; row < m; row++)
         for (int64_t column = 0; column < n; column++) {
@@ -117,8 +125,9 @@ static inline void code_close(Bench *bench, CodeProduct *product)
     free(product->expected);
 }
 
+/* across: codes of gradients as they lie where a cast along serves as one across too */
 static inline HsStatus code_make(Bench *bench, const ProductSize *size, int pass, HsScaleGranularity granularity,
-                                 CodeProduct *product)
+                                 bool across, CodeProduct *product)
 {
     const bool wgrad = pass == AGREEMENT_WGRAD, forward = pass == AGREEMENT_FORWARD;
     const int64_t m = wgrad ? size->out : size->rows, n = forward ? size->out : size->in;
@@ -127,12 +136,15 @@ static inline HsStatus code_make(Bench *bench, const ProductSize *size, int pass
     const bool scaled = granularity == HS_SCALE_TENSOR;
     const float inverse_a = scaled ? code_inverses[0] : 1.0f, inverse_b = scaled ? code_inverses[1] : 1.0f;
     *product = (CodeProduct){ .pass = pass };
-    HS_TRY(code_open(bench, &product->a, (HsCodes){ format, granularity, m, k, NULL, NULL, NULL }, inverse_a, 21));
-    HS_TRY(code_open(bench, &product->b, (HsCodes){ HS_E4M3, granularity, n, k, NULL, NULL, NULL }, inverse_b, 22));
+    const HsCodes a = { format, granularity, m, k, NULL, NULL, NULL },
+                  b = { HS_E4M3, granularity, n, k, NULL, NULL, NULL };
+    HS_TRY(code_open(bench, &product->a, a, across && wgrad, inverse_a, 21));
+    HS_TRY(code_open(bench, &product->b, b, across && !forward, inverse_b, 22));
     HS_TRY(agreement_fill(bench, &product->c, hs_tensor_2d(NULL, wgrad ? HS_F32 : HS_BF16, m, n), 23));
     product->args = (HsMatmulArgs){ .a = hs_operand_codes(product->a.codes),
                                     .b = hs_operand_codes(product->b.codes),
-                                    .transpose_b = true,
+                                    .transpose_a = product->a.across,
+                                    .transpose_b = !product->b.across,
                                     .policy = { format, HS_E4M3, granularity },
                                     .alpha = 1.0f,
                                     .accumulate = wgrad,
@@ -167,10 +179,10 @@ static inline void code_json(const Bench *bench, const CodeProduct *product, con
     const HsCodes *const a = &product->a.codes;
     bench_json(bench,
                "{\"bench\":\"agreement\",\"m\":%" PRId64 ",\"n\":%" PRId64 ",\"k\":%" PRId64
-               ",\"pass\":\"%s\",\"codes\":\"%s\",\"scales\":\"%s\",\"kernel\":\"%s\",\"wrong\":%" PRId64
+               ",\"pass\":\"%s\",\"across\":%s,\"codes\":\"%s\",\"scales\":\"%s\",\"kernel\":\"%s\",\"wrong\":%" PRId64
                ",\"wrong_in_slices\":%" PRId64 "}",
-               a->rows, product->b.codes.rows, a->depth, passes[product->pass], hs_dtype_name(a->format), scales,
-               kernel, whole, cut);
+               product->a.rows, product->b.rows, product->a.depth, passes[product->pass],
+               product->b.across ? "true" : "false", hs_dtype_name(a->format), scales, kernel, whole, cut);
 }
 
 /* A row of the table: by every kernel that can serve the product. */
@@ -183,8 +195,9 @@ static inline HsStatus code_row(Bench *bench, const CodeProduct *product, int *f
     const char *const scales = a->granularity == HS_SCALE_TENSOR ? "tensor" : "blocks";
     const int count = bench->tuner->choices(&bench->context, &product->args, choices, MOST), before = *failed;
     int kernels = 0;
-    printf("| %" PRId64 " x %" PRId64 " x %" PRId64 " | %s | %s x e4m3, %s | %s |", a->rows, product->b.codes.rows,
-           a->depth, passes[product->pass], hs_dtype_name(a->format), scales, hs_dtype_name(product->c.tensor.dtype));
+    printf("| %" PRId64 " x %" PRId64 " x %" PRId64 " | %s%s | %s x e4m3, %s | %s |", product->a.rows, product->b.rows,
+           product->a.depth, passes[product->pass], product->b.across ? ", across" : "", hs_dtype_name(a->format),
+           scales, hs_dtype_name(product->c.tensor.dtype));
     for (int i = 0; i < count; i++) {
         int64_t whole = 0, cut = 0;
         bool seen = false;
@@ -218,9 +231,10 @@ static inline HsStatus agreement_codes(Bench *bench)
         "| M x N x K | pass | codes | c | wrong |\n|---|---|---|---|---|\n");
     for (int i = 0; i < count; i++)
         for (int pass = 0; pass < AGREEMENT_PASSES; pass++)
-            for (int g = 0; g < 2; g++) {
+            for (int way = 0; way < (pass == AGREEMENT_FORWARD ? 2 : 3); way++) {
                 CodeProduct product;
-                HsStatus status = code_make(bench, &sizes[i], pass, granularities[g], &product);
+                HsStatus status =
+                    code_make(bench, &sizes[i], pass, granularities[way == 1 ? 1 : 0], way == 2, &product);
                 if (status == HS_OK)
                     status = code_row(bench, &product, &failed);
                 code_close(bench, &product);

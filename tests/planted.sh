@@ -382,6 +382,14 @@ plant 'codes, mma: promoted every 512 of k' $unit $unit 'step % PART_STEPS == PA
 plant 'codes, mma: all products are summed straight' $unit $unit 'sum != FP8_STRAIGHT &&' 'false &&'
 plant 'codes, mma: columns of b change places' $unit $unit 'b[j / 2][j % 2 * 2]' 'b[j / 2][(j ^ 1) % 2 * 2]'
 plant 'codes, mma: every slice has the scales of the first' $unit $unit 'k_begin / FP8_PART_PAIRS + step' 'step'
+plant 'codes across: the other column' $unit $unit 'EVEN = 0x6420, ODD = 0x7531' 'EVEN = 0x7531, ODD = 0x6420'
+plant 'codes across: k in another order than along' $unit $unit 'r / 2 * 4 + i % 2 * 2 + r % 2' 'i % 2 * 8 + r'
+plant 'codes across: the registers of a for b' $unit $unit 'is_a ? half * 2 + 1 : half + 2' 'half * 2 + 1'
+plant 'codes across: half of k' $unit $unit 'k_begin * AccessB::elements, k_end * AccessB::elements' \
+    'k_begin * AccessB::elements, k_end'
+plant 'codes across: rows of c as along' $unit matmul_kernel.cuh 'row = rows_turned ? 2 : 1, half_row = rows_turned ? 1 : 8' \
+    'row = 1, half_row = 8'
+plant 'codes across: columns of c as along' $unit matmul_kernel.cuh 'lane % 4 * (columns_turned ? 4 : 2)' 'lane % 4 * 2'
 
 # Largest magnitudes of what is stored.
 card=227 op=matmul epilogue=matmul_hopper_epilogue.cuh

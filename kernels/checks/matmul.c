@@ -78,8 +78,8 @@ static HsStatus check_codes(const HsMatmulArgs *args)
         return HS_OK;
     if (!a || !b)
         return hs_fail(HS_EINVAL, "matmul: %s is in codes, the other operand is not", a ? "a" : "b");
-    if (args->transpose_a || !args->transpose_b)
-        return hs_fail(HS_EINVAL, "matmul: codes are of a as it is and of a transposed b");
+    if ((args->transpose_a || !args->transpose_b) && policy.granularity != HS_SCALE_TENSOR)
+        return hs_fail(HS_EINVAL, "matmul: codes with scales of blocks are of a as it is and of a transposed b");
     if (args->a.values.dtype != HS_BF16 || args->b.values.dtype != HS_BF16)
         return hs_fail(HS_ESHAPE, "matmul: operands in codes are bf16, not %s and %s",
                        hs_dtype_name(args->a.values.dtype), hs_dtype_name(args->b.values.dtype));

@@ -6,6 +6,7 @@
 #include "kernels/cuda/comm/nccl.cuh"
 #include "kernels/cuda/device/device.cuh"
 #include "kernels/cuda/device/peak.cuh"
+#include "kernels/cuda/product/matmul_fp8.cuh"
 #include "kernels/cuda/product/predicted.cuh"
 #include "kernels/cuda/product/predicted_operations.cuh"
 #include "kernels/cuda/product/products.cuh"
@@ -34,6 +35,7 @@ static HsBackend make_backend()
     HS_OPS(HS_CUDA_ROW)
 #undef HS_CUDA_ROW
     backend.refuse.matmul = refuse_matmul;
+    backend.turns_codes = turns_codes;
     backend.seconds.matmul = predicted::matmul;
     backend.seconds.attention_forward = predicted::attention_forward;
     backend.seconds.attention_backward = predicted::attention_backward;

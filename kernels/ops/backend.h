@@ -40,6 +40,9 @@ typedef struct HsBackend {
     } seconds;
     /* Bytes of a packed k x n right operand; 0: this backend does not pack. */
     size_t (*packed_bytes)(const HsContext *context, HsDtype dtype, int64_t k, int64_t n);
+    /* Whether products read the transpose of codes with one scale a tensor from where the codes lie, so that a copy of them
+     * across would be of no use; a NULL member: yes. */
+    bool (*turns_codes)(const HsContext *context);
     /* Measured peak of products of `dtype`, rounded as the policy says, in operations a second; NULL or 0: unknown. */
     double (*peak_flops)(const HsContext *context, HsDtype dtype, HsProductPolicy policy);
     /* Measured peak of moving memory, in bytes read or written a second; NULL or 0: unknown.  most_bytes: of what is

@@ -23,21 +23,24 @@ const char *hs_product_layout_name(const HsProductKey *key)
     return names[(key->transpose_a ? 2 : 0) + (key->transpose_b ? 1 : 0)];
 }
 
-/* A forward product is recognised by its c: what accumulates, or comes in f32, is a weight's gradient.  Gradients for
- * which a recipe has E4M3 and one scale a tensor count as forward: nothing distinguishes them. */
+/* A forward product is recognised by its c and by the order of its codes: what accumulates, comes in f32 or reads codes
+ * across is a gradient.  Gradients for which a recipe has E4M3 and one scale a tensor, by codes along k, count as forward:
+ * nothing distinguishes them.  Of codes that are read across, a and not b has no kernel. */
 static HsProductFormat format_of_codes(const HsMatmulArgs *args)
 {
     enum { ROW_BYTES = 16, STRAIGHT_DEPTH = 2048 };
     const HsCodes *const a = hs_codes_of(&args->a), *const b = hs_codes_of(&args->b);
-    const bool e5m2 = a->format == HS_E5M2;
-    if ((!e5m2 && a->format != HS_E4M3) || b->format != HS_E4M3 || a->depth % ROW_BYTES != 0)
+    const bool e5m2 = a->format == HS_E5M2, along = !args->transpose_a && args->transpose_b;
+    const int64_t k = args->transpose_a ? a->rows : a->depth;
+    if ((!e5m2 && a->format != HS_E4M3) || b->format != HS_E4M3 || k % ROW_BYTES != 0 || a->depth % ROW_BYTES != 0 ||
+        b->depth % ROW_BYTES != 0 || (args->transpose_a && args->transpose_b))
         return HS_PRODUCT_16BIT;
     if (a->granularity == HS_SCALE_BLOCK)
         return HS_PRODUCT_FP8_BLOCKS;
     if (a->granularity != HS_SCALE_TENSOR)
         return HS_PRODUCT_16BIT;
-    const bool forward = !e5m2 && !args->accumulate && args->c.dtype != HS_F32;
-    return forward && a->depth <= STRAIGHT_DEPTH ? HS_PRODUCT_FP8 : HS_PRODUCT_FP8_PROMOTED;
+    const bool forward = along && !e5m2 && !args->accumulate && args->c.dtype != HS_F32;
+    return forward && k <= STRAIGHT_DEPTH ? HS_PRODUCT_FP8 : HS_PRODUCT_FP8_PROMOTED;
 }
 
 /* From the operands: c is twice as wide as the product, or half, where a gate follows. */

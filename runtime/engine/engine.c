@@ -216,6 +216,10 @@ static HsStatus open_row(HsEngine *engine, const DeviceRow *row, const HsEngineO
     HsStatus status = row->open(engine, options, index);
     if (status == HS_OK)
         status = check_graphs(engine, row, options);
+    if (status == HS_OK) {
+        const HsBackend *const backend = engine->context.backend;
+        engine->products.turns_codes = backend->turns_codes == NULL || backend->turns_codes(&engine->context);
+    }
     if (status != HS_OK)
         hs_engine_deinit(engine);
     return status;

@@ -145,12 +145,14 @@ HsStatus hs_model_mark_coded(HsBuilder *builder)
         HsParam *const param = &model->params[node->params[0]];
         const HsProductPolicy forward = recipe->forward, dgrad = recipe->dgrad;
         node->attributes.code_policy = forward;
+        node->attributes.turns_codes = recipe->turns_codes;
         node->attributes.scaling = scalings->count;
         scalings->count += scalings->per_node;
         param->forward = hs_operand_codes(
             (HsCodes){ forward.b, forward.granularity, param->shape[0], param->shape[1], NULL, NULL, NULL });
-        param->backward = hs_operand_codes(
-            (HsCodes){ dgrad.b, dgrad.granularity, param->shape[1], param->shape[0], NULL, NULL, NULL });
+        param->backward = recipe->turns_codes ? param->forward
+                                              : hs_operand_codes((HsCodes){ dgrad.b, dgrad.granularity, param->shape[1],
+                                                                            param->shape[0], NULL, NULL, NULL });
         hs_builder_codes(builder, n);
     }
     if (builder->status == HS_OK)
@@ -167,10 +169,10 @@ bool hs_param_coded(const HsParam *param)
     return param->forward.layout == HS_LAYOUT_CODES;
 }
 
-/* The transpose is read backward, where dy w is computed. */
-static bool has_backward(const HsParam *param, bool training)
+/* The transpose is read backward, where dy w is computed; w's codes may serve as its. */
+static bool has_backward(const HsModel *model, const HsParam *param, bool training)
 {
-    return training && param->passes_gradient;
+    return training && param->passes_gradient && !model->precision.scaling.turns_codes;
 }
 
 void hs_coded_reserve(HsModel *model, bool training)
@@ -197,7 +199,7 @@ void hs_coded_reserve(HsModel *model, bool training)
         if (!hs_param_coded(param))
             continue;
         param->offset_forward = hs_arena_reserve(&model->packed, hs_codes_bytes(&param->forward.codes));
-        if (has_backward(param, training))
+        if (has_backward(model, param, training))
             param->offset_backward = hs_arena_reserve(&model->packed, hs_codes_bytes(&param->backward.codes));
     }
 }
@@ -223,7 +225,9 @@ void hs_coded_place(HsModel *model, bool training)
         HsParam *const param = &model->params[node->params[0]];
         param->forward.codes.scaling = param->backward.codes.scaling = hs_model_scaling(model, node, HS_SCALING_WEIGHT);
         hs_codes_place(&param->forward.codes, hs_arena_at(&model->packed, param->offset_forward));
-        if (has_backward(param, training))
+        if (model->precision.scaling.turns_codes)
+            param->backward = param->forward;
+        else if (has_backward(model, param, training))
             hs_codes_place(&param->backward.codes, hs_arena_at(&model->packed, param->offset_backward));
     }
 }
@@ -284,7 +288,7 @@ HsStatus hs_model_cast(HsModel *model, HsContext *context, bool training)
                                 .source = hs_model_scale_source(model, training),
                                 .power_of_two = recipe->power_of_two,
                                 .records = training };
-        if (param->backward.codes.data)
+        if (param->backward.codes.data && !recipe->turns_codes)
             args.across = param->backward.codes;
         HS_TRY(hs_op_quantize(context, &args));
     }

@@ -3,7 +3,7 @@
  * Linear layers that multiply codes below 16 bits (precision.mode: fp8): which they are, the memory of their
  * weights' codes and of their scalings, and when these change.
  *
- *     weight 16-bit --cast, once a step--> codes of w for x w^T, codes of w^T for dy w
+ *     weight 16-bit --cast, once a step--> codes of w for x w^T, codes of w^T for dy w, or one for both
  *
  * Where the scale of x or dy follows from its largest magnitude, the operation that makes it leaves that on its way out,
  * so that the cast reads it once:

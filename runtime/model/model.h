@@ -200,6 +200,7 @@ typedef struct HsAttributes {
     bool leaves_out;                              /* the head runs on rows with a target alone, where they are listed */
     HsAdapterShape adapter;
     HsProductPolicy code_policy; /* of a linear layer's forward product of codes; else there are none */
+    bool turns_codes;            /* HsScalingRecipe's */
     int scaling;                 /* its first in HsModel.scalings */
     int64_t inputs;              /* columns of x */
 } HsAttributes;

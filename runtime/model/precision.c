@@ -90,7 +90,7 @@ static const HsPrecision *find_recipe(const char *recipe)
 }
 
 /* The row of the configuration's recipe, with what its keys say. */
-static HsStatus resolve_codes(const HsConfig *config, HsPrecision *precision)
+static HsStatus resolve_codes(const HsConfig *config, const HsProducts *products, HsPrecision *precision)
 {
     const char *const recipe = config->precision_fp8.recipe;
     const HsPrecision *const row = find_recipe(recipe);
@@ -105,6 +105,7 @@ static HsStatus resolve_codes(const HsConfig *config, HsPrecision *precision)
         return hs_fail(HS_ECONFIG,
                        "precision.fp8.power_of_two is for recipe current only, but the recipe is %s: leave it out",
                        recipe);
+    scaling->turns_codes = of_tensor && products->turns_codes;
     scaling->power_of_two = config->precision_fp8.power_of_two;
     scaling->history = scaling->delayed ? config->precision_fp8.history : 0;
     scaling->most_recent = hs_is(config->precision_fp8.amax, "most_recent");
@@ -151,7 +152,7 @@ HsStatus hs_precision_resolve(const HsConfig *config, HsProducts products, HsPre
                        mode);
     *precision = *row;
     if (hs_precision_codes(row))
-        HS_TRY(resolve_codes(config, precision));
+        HS_TRY(resolve_codes(config, &products, precision));
 
     if (hs_is(config->precision.gradients, "compute"))
         precision->gradient = row->weight;

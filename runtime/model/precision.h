@@ -15,6 +15,7 @@
 typedef struct HsProducts {
     bool bf16, f16;
     bool rounds_to[HS_FORMAT_COUNT];
+    bool turns_codes; /* HsBackend.turns_codes */
 } HsProducts;
 
 /* Linear layers of the blocks in codes (kernels/ops/codes.h): what their products multiply, and how it is scaled. */
@@ -25,6 +26,7 @@ typedef struct HsScalingRecipe {
     bool square_weights;       /* block scales of weights serve squares, so that both layouts have the same codes */
     bool stochastic_gradients; /* dy is rounded by random bits */
     bool rotates;              /* both operands of a weight's gradient are rotated along tokens */
+    bool turns_codes;          /* codes serve as their transpose's too: x, w and dy are cast in one direction alone */
     int64_t history;
     float margin;
 } HsScalingRecipe;

@@ -200,6 +200,20 @@ enum { A, B, ADDEND, BIAS, RESIDUAL, PRE, C, ROW_SUMS };
         CODED_CASE(HS_BF16, HS_BF16, m, n, k, a, b, scale, HS_CASE_PRE, .epilogue = HS_EPILOGUE_RELU2_BACKWARD),   \
         CODED_CASE(HS_BF16, HS_BF16, m, 2 * (n), k, a, b, scale, HS_CASE_PRE, .epilogue = HS_EPILOGUE_GEGLU),      \
         CODED_CASE(HS_BF16, HS_BF16, m, n, k, a, b, scale, HS_CASE_PRE, .epilogue = HS_EPILOGUE_GEGLU_BACKWARD)
+/* The transposes of codes, as the gradients of a layer read them: dw = dy^T x, and dx = dy w with what may follow it. */
+#define ACROSS_CASE(out, m, n, k, a, ...)                                                                 \
+    {                                                                                                     \
+        HS_BF16, out, HS_BF16, m, n, k, .policy = { a, HS_E4M3, HS_SCALE_TENSOR }, .options = __VA_ARGS__ \
+    }
+#define ACROSS(m, n, k, a)                                                                          \
+    ACROSS_CASE(HS_F32, m, n, k, a, HS_CASE_TRANSPOSE_A | HS_CASE_ACCUMULATE),                      \
+        ACROSS_CASE(HS_BF16, m, n, k, a, HS_CASE_TRANSPOSE_A), ACROSS_CASE(HS_BF16, m, n, k, a, 0), \
+        ACROSS_CASE(HS_F32, m, n, k, a, HS_CASE_BIAS | HS_CASE_RESIDUAL),                           \
+        ACROSS_CASE(HS_BF16, m, n, k, a, HS_CASE_PRE, .epilogue = HS_EPILOGUE_GELU_BACKWARD),       \
+        ACROSS_CASE(HS_BF16, m, 2 * (n), k, a, HS_CASE_PRE, .epilogue = HS_EPILOGUE_SWIGLU),        \
+        ACROSS_CASE(HS_BF16, m, n, k, a, HS_CASE_PRE, .epilogue = HS_EPILOGUE_SWIGLU_BACKWARD),     \
+        ACROSS_CASE(HS_BF16, m, n, k, a, HS_CASE_TRANSPOSE_A | HS_CASE_PRE, .epilogue = HS_EPILOGUE_SWIGLU_BACKWARD)
+#define ACROSS_FORMATS(m, n, k) ACROSS(m, n, k, HS_E4M3), ACROSS(m, n, k, HS_E5M2)
 #define CODED_FORMATS(ROWS, m, n, k)                                                                    \
     ROWS(m, n, k, HS_E4M3, HS_E4M3, HS_SCALE_TENSOR), ROWS(m, n, k, HS_E5M2, HS_E4M3, HS_SCALE_TENSOR), \
         ROWS(m, n, k, HS_E4M3, HS_E4M3, HS_SCALE_BLOCK), ROWS(m, n, k, HS_E4M3, HS_E4M3, HS_SCALE_MX),  \
@@ -260,6 +274,11 @@ static const HsCase matmul_cases[] = {
     CODED_FORMATS(CODED, 72, 136, 200),
     CODED_FORMATS(CODED, 136, 264, 40),
     CODED_FORMATS(CODED, 130, 72, 656), /* several slices of k, several blocks of scales */
+    ACROSS_FORMATS(1, 1, 1),
+    ACROSS_FORMATS(17, 63, 65),
+    ACROSS_FORMATS(16, 16, 16),
+    ACROSS_FORMATS(144, 272, 48), /* several tiles */
+    ACROSS_FORMATS(208, 80, 656), /* several slices of k */
     /* Other functions, wherever GELU and SwiGLU are. */
     EPILOGUE_DTYPES(RELU2, 1, 7, 17, HS_CASE_TRANSPOSE_B),
     EPILOGUE_DTYPES(RELU2, 65, 129, 63, HS_CASE_TRANSPOSE_B),

@@ -22,8 +22,13 @@ static void shape_codes(const HsTrial *trial, HsCodes codes[2])
 {
     const HsCase *config = trial->config;
     const HsProductPolicy policy = config->policy;
-    codes[0] = (HsCodes){ policy.a, policy.granularity, config->rows, config->depth, NULL, NULL, NULL };
-    codes[1] = (HsCodes){ policy.b, policy.granularity, config->columns, config->depth, NULL, NULL, NULL };
+    const int64_t m = config->rows, n = config->columns, k = config->depth;
+    codes[0] = (HsCodes){ policy.a, policy.granularity, m, k, NULL, NULL, NULL };
+    codes[1] = (HsCodes){ policy.b, policy.granularity, n, k, NULL, NULL, NULL };
+    if (hs_case_has(trial, HS_CASE_TRANSPOSE_A))
+        codes[0].rows = k, codes[0].depth = m;
+    if (!hs_case_has(trial, HS_CASE_TRANSPOSE_B))
+        codes[1].rows = k, codes[1].depth = n;
 }
 
 /* Number times block scale of every element: the product with an identity, to the reference. */

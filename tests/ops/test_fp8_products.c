@@ -4,7 +4,7 @@
  * and one of E5M2 of 2^-16.  Codes of small magnitude make sums that f32 holds exactly, in whatever order, so that every
  * kernel has to give the same bits; sums of all codes are held to a bound, with the tensor cores' 14 bits too.
  *
- * 520 x 392: three rows of clusters' tiles and four columns of 128, none of them full, for two clusters.
+ * 528 x 400: three rows of clusters' tiles and four columns of 128, none of them full, for two clusters.
  */
 #include <criterion/criterion.h>
 #include <math.h>
@@ -15,12 +15,13 @@
 #include "kernels/tuning/tuning.h"
 #include "tests/support/emulator.h"
 
-enum { M = 520, N = 392, SMALL_E4M3 = 40, SMALL_E5M2 = 28, FINITE = 124 };
+enum { M = 528, N = 400, SMALL_E4M3 = 40, SMALL_E5M2 = 28, FINITE = 124 };
 
 /* One operand: codes that the host and the device have, and its scales. */
 typedef struct Operand {
-    HsCodes codes; /* on the device */
-    unsigned char *image;
+    HsCodes codes;        /* on the device */
+    unsigned char *image; /* k-major */
+    bool across;          /* on the device it is the transpose */
     HsScaling scaling;
 } Operand;
 
@@ -100,8 +101,19 @@ static void take_sums(void)
 
 static void upload(Operand *operand)
 {
-    operand->codes.scaling = on_device(&operand->scaling, sizeof operand->scaling);
-    hs_codes_place(&operand->codes, on_device(operand->image, hs_codes_bytes(&operand->codes)));
+    HsCodes *const codes = &operand->codes;
+    unsigned char *const stored = malloc(hs_codes_bytes(codes));
+    memcpy(stored, operand->image, hs_codes_bytes(codes));
+    const int64_t rows = codes->rows, depth = codes->depth;
+    if (operand->across) {
+        for (int64_t i = 0; i < rows * depth; i++)
+            stored[i % depth * rows + i / depth] = operand->image[i];
+        codes->rows = depth;
+        codes->depth = rows;
+    }
+    codes->scaling = on_device(&operand->scaling, sizeof operand->scaling);
+    hs_codes_place(codes, on_device(stored, hs_codes_bytes(codes)));
+    free(stored);
 }
 
 static void close_product(void)
@@ -118,7 +130,8 @@ static void close_product(void)
     product.device.deinit(&product.device);
 }
 
-static void open_product(HsDtype a, HsScaleGranularity granularity, int64_t k, bool small, bool signs)
+/* across: of b, or of both */
+static void open_ordered(HsDtype a, HsScaleGranularity granularity, int64_t k, bool small, bool signs, int across)
 {
     const HsCudaOptions options = { 0 };
     cr_assert_eq(emulator()->device_init(&product.device, &options), HS_OK, "%s", hs_error_message());
@@ -129,8 +142,15 @@ static void open_product(HsDtype a, HsScaleGranularity granularity, int64_t k, b
     make_operand(&product.a, a, granularity, M, !small ? FINITE : a == HS_E4M3 ? SMALL_E4M3 : SMALL_E5M2, signs, 11);
     make_operand(&product.b, HS_E4M3, granularity, N, small ? SMALL_E4M3 : FINITE, signs, 12);
     take_sums();
+    product.a.across = across > 1;
+    product.b.across = across > 0;
     upload(&product.a);
     upload(&product.b);
+}
+
+static void open_product(HsDtype a, HsScaleGranularity granularity, int64_t k, bool small, bool signs)
+{
+    open_ordered(a, granularity, k, small, signs, 0);
 }
 
 /* What c begins as where it accumulates: so small a multiple of the sums' unit that additions to it are exact too. */
@@ -151,7 +171,8 @@ static void multiply(const char *kernels, int slices, HsDtype dtype, bool accumu
     const HsTensor c = hs_tensor_2d(on_device(words, M * N * hs_dtype_bytes(dtype)), dtype, M, N);
     const HsMatmulArgs args = { .a = hs_operand_codes(*a),
                                 .b = hs_operand_codes(*b),
-                                .transpose_b = true,
+                                .transpose_a = product.a.across,
+                                .transpose_b = !product.b.across,
                                 .policy = { a->format, b->format, a->granularity },
                                 .alpha = 2.0f,
                                 .c = c,
@@ -302,6 +323,50 @@ Test(fp8_products, by_mma)
     expect_exact("mma-fp8-128x128", 1, HS_F32, true);
     expect_exact("mma-fp8-128x128", 2, HS_BF16, false);
     close_product();
+}
+
+/* Codes that lie across k: the bits of those along it; on 9.0, where no such kernel is, decoded. */
+Test(fp8_products, across)
+{
+    setenv("HALFSTEP_EMU_SHARED", "99", 1);
+    for (int across = 1; across <= 2; across++) {
+        open_ordered(HS_E5M2, HS_SCALE_TENSOR, 272, true, true, across);
+        expect_exact("mma-fp8-128x128", 1, HS_BF16, false);
+        expect_exact("mma-fp8-128x128", 2, HS_F32, true);
+        close_product();
+        open_ordered(HS_E4M3, HS_SCALE_TENSOR, 656, true, true, across);
+        expect_exact("mma-fp8-128x128", 1, HS_F32, true);
+        expect_exact("mma-fp8-128x128", 3, HS_BF16, false);
+        close_product();
+        open_ordered(HS_E5M2, HS_SCALE_TENSOR, 73, true, true, across);
+        expect_exact("", 0, HS_F32, false);
+        close_product();
+    }
+    setenv("HALFSTEP_EMU_SHARED", "227", 1);
+    open_ordered(HS_E5M2, HS_SCALE_TENSOR, 400, true, true, 2);
+    expect_exact("", 0, HS_F32, true);
+    close_product();
+}
+
+/* All codes with 14 bits: sums depend on their order, which is that of codes along k. */
+Test(fp8_products, across_has_the_bits_of_along)
+{
+    setenv("HALFSTEP_EMU_SHARED", "99", 1);
+    setenv("HALFSTEP_EMU_SUMS", "truncate", 1);
+    float *const along = malloc(M * N * sizeof *along);
+    open_product(HS_E5M2, HS_SCALE_TENSOR, 656, false, true);
+    multiply("mma-fp8-128x128", 1, HS_F32, false);
+    memcpy(along, product.found, M * N * sizeof *along);
+    const double error = worst_error("mma-fp8-128x128", 1);
+    cr_expect_gt(error, 660 * 0x1p-24, "nothing was cut");
+    close_product();
+    for (int across = 1; across <= 2; across++) {
+        open_ordered(HS_E5M2, HS_SCALE_TENSOR, 656, false, true, across);
+        multiply("mma-fp8-128x128", 1, HS_F32, false);
+        cr_expect_eq(memcmp(along, product.found, M * N * sizeof *along), 0, "%d operands across", across);
+        close_product();
+    }
+    free(along);
 }
 
 /* Sums of f32 additions: gamma of k and two factors. */

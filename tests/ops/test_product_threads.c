@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Products by several threads have the bits of those by one, each time: where threads pack blocks of their own, side by
+ * Products by several threads have the bits of those by one, each time: where each thread packs a block for itself, side by
  * side (kernels/cpu/isa/matmul.c), as products do whose right operand is not packed.  What one wrote beyond its block was
  * another's in one run of ten or nine of ten, by shape and timing.
  */

@@ -198,10 +198,12 @@ bool are_rows_summed_apart(const HsContext *context, const HsMatmulArgs *args)
     return options_of(context).cublaslt || !sums_rows(product.shape, product.choice, args);
 }
 
-/* The kernels that gate: Hopper's, those of codes, and of 16 bits those of tensor cores in the layouts that models have. */
+/* The kernels that gate: Hopper's, those of codes along k, and those of codes and of 16 bits by mma.sync in the layouts that
+ * models have. */
 static bool can_gate(const MatmulShape &shape, const MatmulChoice &choice, bool gates)
 {
-    if (choice.hopper || shape.family == MATMUL_FP8)
+    const bool along = !shape.key.transpose_a && shape.key.transpose_b;
+    if (choice.hopper || (shape.family == MATMUL_FP8 && (along || (!shape.key.transpose_a && !gates))))
         return true;
     return shape.family == MATMUL_16BIT && !shape.quantized && !shape.key.transpose_a && shape.key.transpose_b == gates;
 }
@@ -278,6 +280,8 @@ HsStatus refuse_matmul(const HsContext *context, const HsMatmulArgs *args)
         return hs_fail(HS_EUNSUPPORTED,
                        "matmul: cuBLASLt takes FP8 with one scale a tensor (precision.fp8.recipe current or delayed) "
                        "and rows of multiples of 16 only: set kernels.matmul: native");
+    if (args->a.layout == HS_LAYOUT_CODES && options_of(context).cublaslt && (args->transpose_a || !args->transpose_b))
+        return hs_fail(HS_EUNSUPPORTED, "matmul: cuBLASLt takes FP8 along k alone: set kernels.matmul: native");
     if (args->b.layout != HS_LAYOUT_NF4 || !options_of(context).cublaslt)
         return HS_OK;
     return hs_fail(HS_EUNSUPPORTED, "matmul: cuBLASLt has no products of four-bit weights: set kernels.matmul: native");
@@ -400,8 +404,10 @@ static HsStatus native_matmul(HsContext *context, const HsMatmulArgs *args)
 
     MatmulParameters parameters;
     const bool fp8 = shape.family == MATMUL_FP8;
-    parameters.a = fp8 ? fp8_operand_of(args->a.codes) : operand_of(args->a.values, !args->transpose_a);
-    parameters.b = fp8 ? fp8_operand_of(args->b.codes) : operand_of(args->b.values, args->transpose_b);
+    parameters.a =
+        fp8 ? fp8_operand_of(args->a.codes, args->transpose_a) : operand_of(args->a.values, !args->transpose_a);
+    parameters.b =
+        fp8 ? fp8_operand_of(args->b.codes, !args->transpose_b) : operand_of(args->b.values, args->transpose_b);
     parameters.output = output;
     parameters.depth = (int)shape.k;
     const int64_t units = (shape.k + MATMUL_SLICE_UNIT - 1) / MATMUL_SLICE_UNIT;

@@ -40,7 +40,8 @@ MatmulShape matmul_shape(const HsProductKey &key, const DeviceLimits &limits)
     shape.joint = shape.hopper && key.n % 4 == 0; /* if its c is a plain sum in f32 */
     shape.quantized = shape.promoted = false;
     shape.work = MatmulWork{ HS_EPILOGUE_NONE, false, 0, (int)element };
-    if (key.format < HS_PRODUCT_FP8 || !has_fp8_products(limits))
+    const bool along = !key.transpose_a && key.transpose_b;
+    if (key.format < HS_PRODUCT_FP8 || !has_fp8_products(limits) || (!along && limits.hopper_products))
         return shape;
     shape.family = MATMUL_FP8;
     shape.k /= 2;
@@ -158,9 +159,8 @@ bool is_kernel(const char *list, const DeviceLimits &limits, char *names, size_t
     bool found = false;
     names[0] = '\0';
     for (int format = 0; format < HS_PRODUCT_FORMATS; format++)
-        for (int layout = 0; layout < 2; layout++) {
-            const bool transposed = layout == 1;
-            const HsProductKey key = { 64, 64, 64, transposed, transposed, (HsProductFormat)format };
+        for (int layout = 0; layout < 3; layout++) { /* nn, nt, tt */
+            const HsProductKey key = { 64, 64, 64, layout == 2, layout > 0, (HsProductFormat)format };
             const MatmulShape shape = matmul_shape(key, limits);
             for (int kernel = 0; kernel < count_kernels(shape); kernel++) {
                 char name[HS_TUNING_KERNEL];

@@ -6,6 +6,12 @@
  * and a fragment of 16 such elements is what m16n8k32 takes.  A promoted sum has two sets of registers, so that eight
  * warps share a tile of 128 x 128, 64 x 32 each.  One barrier a step: the stage that step s - 1 has left is refilled while
  * step s is multiplied.
+ *
+ * Codes that lie across k: ldmatrix transposes 16 bits at a time, so that of rows k and k + 1 a lane gets columns 2 g and
+ * 2 g + 1 of both.  Two such registers, of k, k + 1 and k + 2, k + 3, have the bytes of two others, four neighbours along k of
+ * column 2 g and four of 2 g + 1, and a permutation of bytes makes each.  Which rows of shared memory ldmatrix reads is
+ * free, so that k is in its order; rows or columns of c are not, and are put in theirs on the way to the epilogue
+ * (stage_sums).  The sums' bits are those of copies along k.
  */
 #include "kernels/cuda/product/matmul_fp8.cuh"
 
@@ -64,10 +70,50 @@ HS_DEVICE void promote(Accumulators<Tile> &sums, Accumulators<Tile> &part, const
             }
 }
 
+/* Fragments of an operand that lies across k, as FragmentReader's: 16 rows of op(a), or columns of op(b), by 32 codes. */
+template <int extent, bool is_a> struct AcrossReader {
+    int offset; /* this lane's part, for block 0 and fragment 0 */
+
+    /* origin: the warp's first row or column, a multiple of 16 for each block that it reads. */
+    __device__ __forceinline__ void init(int origin)
+    {
+        /* Lane 8 i + r addresses row r of matrix i: matrices 0 and 1 are the first and the second two of every four k. */
+        const int lane = (int)threadIdx.x % WARP_SIZE, r = lane % 8, i = lane / 8;
+        const int row = i / 2 * 16 + r / 2 * 4 + i % 2 * 2 + r % 2;
+        offset = row * extent + permuted_chunk<Code, false>(row, origin / CHUNK_BYTES) * CHUNK_BYTES;
+    }
+
+    __device__ __forceinline__ void load(const unsigned char *tile, int block, int fragment,
+                                         uint32_t (&registers)[4]) const
+    {
+        enum { EVEN = 0x6420, ODD = 0x7531, FRAGMENT_ROWS = 32 };
+        uint32_t pairs[4];
+        const int at = (offset ^ (block * CHUNK_BYTES)) + fragment * FRAGMENT_ROWS * extent;
+        ptx::load_matrix_x4_transposed(pairs, ptx::shared_address(tile + at));
+#pragma unroll
+        for (int half = 0; half < 2; half++) { /* 16 of k; a[1] is the other column's, b[1] the other half's */
+            registers[is_a ? half * 2 : half] = __byte_perm(pairs[half * 2], pairs[half * 2 + 1], EVEN);
+            registers[is_a ? half * 2 + 1 : half + 2] = __byte_perm(pairs[half * 2], pairs[half * 2 + 1], ODD);
+        }
+    }
+};
+
+/* What copies and reads an operand of `extent` rows or columns a tile. */
+template <bool across, int extent, int threads, bool is_a, int gate> struct CodeAccess {
+    typedef TileLoader<Bf16, true, extent, threads, true, gate> Loader;
+    typedef FragmentReader<Bf16, true, extent, is_a> Reader;
+    static constexpr int elements = 1; /* of the loader, in a pair of codes */
+};
+template <int extent, int threads, bool is_a, int gate> struct CodeAccess<true, extent, threads, is_a, gate> {
+    static_assert(gate == 0, "gates are columns along k");
+    typedef TileLoader<Code, false, extent, threads, true> Loader;
+    typedef AcrossReader<extent, is_a> Reader;
+    static constexpr int elements = 2;
+};
+
 /* A warp's part of one step. */
-template <typename A, typename Tile>
-HS_DEVICE void multiply_step(const FragmentReader<Bf16, true, Tile::rows, true> &read_a,
-                             const FragmentReader<Bf16, true, Tile::columns, false> &read_b, const unsigned char *stage,
+template <typename A, typename Tile, typename ReaderA, typename ReaderB>
+HS_DEVICE void multiply_step(const ReaderA &read_a, const ReaderB &read_b, const unsigned char *stage,
                              Accumulators<Tile> &sums)
 {
 #pragma unroll
@@ -89,7 +135,7 @@ HS_DEVICE void multiply_step(const FragmentReader<Bf16, true, Tile::rows, true> 
     }
 }
 
-template <typename A, typename Tile, Fp8Sum sum, MatmulGate gate>
+template <typename A, typename Tile, Fp8Sum sum, MatmulGate gate, Fp8Order order = FP8_ALONG>
 __global__ void __launch_bounds__(Tile::threads, Tile::blocks)
     matmul_fp8_kernel(const MatmulParameters parameters, const Fp8Scales scales)
 {
@@ -105,12 +151,15 @@ __global__ void __launch_bounds__(Tile::threads, Tile::blocks)
     const int k_end = min(parameters.depth, k_begin + parameters.slice_depth);
     const int steps = (k_end - k_begin + STEP_PAIRS - 1) / STEP_PAIRS;
 
-    TileLoader<Bf16, true, Tile::rows, Tile::threads, true> load_a;
-    TileLoader<Bf16, true, Tile::columns, Tile::threads, true, gate == MATMUL_GATES ? Tile::gate_columns : 0> load_b;
-    load_a.init(parameters.a, position.row, k_begin, k_end);
-    load_b.init(parameters.b, position.column, k_begin, k_end);
-    FragmentReader<Bf16, true, Tile::rows, true> read_a;
-    FragmentReader<Bf16, true, Tile::columns, false> read_b;
+    constexpr int turns = gate == MATMUL_GATES ? Tile::gate_columns : 0;
+    typedef CodeAccess<order == FP8_BOTH_ACROSS, Tile::rows, Tile::threads, true, 0> AccessA;
+    typedef CodeAccess<order != FP8_ALONG, Tile::columns, Tile::threads, false, turns> AccessB;
+    typename AccessA::Loader load_a;
+    typename AccessB::Loader load_b;
+    load_a.init(parameters.a, position.row, k_begin * AccessA::elements, k_end * AccessA::elements);
+    load_b.init(parameters.b, position.column, k_begin * AccessB::elements, k_end * AccessB::elements);
+    typename AccessA::Reader read_a;
+    typename AccessB::Reader read_b;
     read_a.init(warp_row);
     read_b.init(warp_column);
 
@@ -156,10 +205,11 @@ __global__ void __launch_bounds__(Tile::threads, Tile::blocks)
     MatmulOutput output = parameters.output;
     if (gridDim.y > 1) /* one slice of k: its sums go to its own part of the workspace */
         output.c.data = static_cast<float *>(output.c.data) + (int64_t)blockIdx.y * output.rows * output.columns;
-    finish_tile<Tile, Bf16, gate>(output, sums, reinterpret_cast<float *>(shared), first_row, first_column);
+    finish_tile<Tile, Bf16, gate, order == FP8_BOTH_ACROSS, order != FP8_ALONG>(
+        output, sums, reinterpret_cast<float *>(shared), first_row, first_column);
 }
 
-template <typename A, Fp8Sum sum, MatmulGate gate>
+template <typename A, Fp8Sum sum, MatmulGate gate, Fp8Order order = FP8_ALONG>
 HsStatus launch_gate(HsContext *context, MatmulParameters &parameters, const Fp8Scales &scales, int slices)
 {
 #define HS_ROW(...) typedef HS_MATMUL_TILE(__VA_ARGS__) Tile;
@@ -168,8 +218,19 @@ HsStatus launch_gate(HsContext *context, MatmulParameters &parameters, const Fp8
     parameters.row_tiles = (int)blocks_for(parameters.output.rows, Tile::rows);
     parameters.column_tiles = (int)blocks_for(parameters.output.columns, Tile::columns);
     const dim3 grid((unsigned)parameters.row_tiles * (unsigned)parameters.column_tiles, (unsigned)slices);
-    return hs_launch_after(context, HS_KERNEL((matmul_fp8_kernel<A, Tile, sum, gate>)), grid, dim3(Tile::threads),
-                           (size_t)Tile::shared_bytes, parameters, scales);
+    return hs_launch_after(context, HS_KERNEL((matmul_fp8_kernel<A, Tile, sum, gate, order>)), grid,
+                           dim3(Tile::threads), (size_t)Tile::shared_bytes, parameters, scales);
+}
+
+/* Codes across k: gradients, dx with or without a gate's, and dw. */
+template <typename A>
+HsStatus launch_across(HsContext *context, MatmulParameters &parameters, const Fp8Scales &scales, int slices)
+{
+    if (!parameters.a.k_contiguous)
+        return launch_gate<A, FP8_PROMOTED, MATMUL_NO_GATE, FP8_BOTH_ACROSS>(context, parameters, scales, slices);
+    if (hs_epilogue_ungates(parameters.output.epilogue))
+        return launch_gate<A, FP8_PROMOTED, MATMUL_UNGATES, FP8_B_ACROSS>(context, parameters, scales, slices);
+    return launch_gate<A, FP8_PROMOTED, MATMUL_NO_GATE, FP8_B_ACROSS>(context, parameters, scales, slices);
 }
 
 template <typename A, Fp8Sum sum>
@@ -207,9 +268,15 @@ Fp8Product fp8_product_of(const HsMatmulArgs *args)
     return product;
 }
 
-MatmulOperand fp8_operand_of(const HsCodes &codes)
+MatmulOperand fp8_operand_of(const HsCodes &codes, bool across)
 {
-    return MatmulOperand{ codes.data, codes.depth / 2, (int)codes.rows, CHUNK_BYTES, true };
+    return across ? MatmulOperand{ codes.data, codes.depth, (int)codes.depth, CHUNK_BYTES, false }
+                  : MatmulOperand{ codes.data, codes.depth / 2, (int)codes.rows, CHUNK_BYTES, true };
+}
+
+bool turns_codes(const HsContext *context)
+{
+    return !limits_of(context).hopper_products && !options_of(context).cublaslt;
 }
 
 HsStatus launch_matmul_fp8(HsContext *context, MatmulParameters &parameters, const Fp8Product &product,
@@ -217,6 +284,9 @@ HsStatus launch_matmul_fp8(HsContext *context, MatmulParameters &parameters, con
 {
     const Fp8Scales &scales = product.scales;
     const int slices = choice.slices;
+    if (!parameters.b.k_contiguous)
+        return product.a_e5m2 ? launch_across<E5m2>(context, parameters, scales, slices)
+                              : launch_across<E4m3>(context, parameters, scales, slices);
     if (product.sum == FP8_BLOCKS)
         return product.a_e5m2 ? launch_sum<E5m2, FP8_BLOCKS>(context, parameters, scales, slices)
                               : launch_sum<E4m3, FP8_BLOCKS>(context, parameters, scales, slices);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Products of operands in FP8 codes (kernels/ops/codes.h), both k-major: a E4M3 or E5M2, b E4M3.
+ * Products of operands in FP8 codes (kernels/ops/codes.h): a E4M3 or E5M2, b E4M3; both k-major, or with one scale a tensor
+ * and by mma.sync b, or a and b, read across.
  *
  *     c = epilogue(factor sum over k of a b + bias) + residual [+ c],   factor = alpha (factor of a * factor of b)
  *
@@ -60,6 +61,9 @@ struct Fp8Product {
     Fp8Scales scales;
 };
 
+/* The operands of which the codes lie across k: of a gradient dx = dy w, and of dw = dy^T x. */
+enum Fp8Order { FP8_ALONG, FP8_B_ACROSS, FP8_BOTH_ACROSS };
+
 /* Whether tensor cores of the GPU multiply the codes of HS_PRODUCT_FP8 and so on as they are: not where there are only
  * 16-bit products (matmul_fp8.cu), or where kernels.hopper leaves the GPU those.  Other codes are decoded to bf16 on every
  * GPU: with scales for 32 or 16 elements (mx, nv), which GPUs up to 9.0 cannot multiply; rows that are no multiples of
@@ -67,7 +71,10 @@ struct Fp8Product {
  * so that results differ by their sums alone. */
 bool has_fp8_products(const DeviceLimits &limits);
 Fp8Product fp8_product_of(const HsMatmulArgs *args);
-MatmulOperand fp8_operand_of(const HsCodes &codes);
+/* across: codes.rows are k */
+MatmulOperand fp8_operand_of(const HsCodes &codes, bool across);
+/* HsBackend's: wgmma reads codes along k alone. */
+bool turns_codes(const HsContext *context);
 
 /* On 8.9 and 12.0, by mma.sync; on sm_90, by wgmma. */
 HsStatus launch_matmul_fp8(HsContext *context, MatmulParameters &parameters, const Fp8Product &product,

@@ -71,27 +71,44 @@ HS_DEVICE uint32_t finish_rows(const MatmulOutput &output, const float *staging,
         return finish_staged<Staging, Tile::column_blocks * 2>(output, staging, lane, first_row, first_column);
 }
 
+/* Where a warp's accumulators of 16 rows and its columns lie: as the instruction has them, or, of an operand in codes that was
+ * read across (matmul_fp8.cu), rows 2 g and 2 g + 1 of 16 in place of g and g + 8, and likewise of 16 columns the two
+ * fragments' column c in place of c and c + 8. */
+template <typename Tile, bool rows_turned, bool columns_turned>
+HS_DEVICE void stage_sums(const float (&sums)[Tile::column_blocks * 2][4], float *staging, int lane)
+{
+    constexpr int stride = Tile::Staging::stride, row = rows_turned ? 2 : 1, half_row = rows_turned ? 1 : 8;
+    float *const target = staging + lane / 4 * row * stride + lane % 4 * (columns_turned ? 4 : 2);
+#pragma unroll
+    for (int j = 0; j < Tile::column_blocks * 2; j += columns_turned ? 2 : 1)
+#pragma unroll
+        for (int half = 0; half < 2; half++) {
+            float *const at = target + j * 8 + half * half_row * stride;
+            if constexpr (columns_turned) {
+                store_pack<float, 2>(at, { { sums[j][half * 2], sums[j + 1][half * 2] } });
+                store_pack<float, 2>(at + 2, { { sums[j][half * 2 + 1], sums[j + 1][half * 2 + 1] } });
+            } else {
+                store_pack<float, 2>(at, { { sums[j][half * 2], sums[j][half * 2 + 1] } });
+            }
+        }
+}
+
 /* The warp's sums to shared memory, 16 rows at a time, and on to the epilogue. */
-template <typename Tile, typename Element = float, MatmulGate gate = MATMUL_NO_GATE>
+template <typename Tile, typename Element = float, MatmulGate gate = MATMUL_NO_GATE, bool rows_turned = false,
+          bool columns_turned = false>
 HS_DEVICE void finish_tile(const MatmulOutput &output, const Accumulators<Tile> &sums, float *shared, int first_row,
                            int first_column)
 {
     const int warp = (int)threadIdx.x / WARP_SIZE, lane = (int)threadIdx.x % WARP_SIZE;
     float *const staging = shared + warp * Tile::Staging::floats;
-    float *const target = staging + lane / 4 * Tile::Staging::stride + lane % 4 * 2;
     uint32_t most = 0;
     /* A loop in time, not in code: the epilogue is long.  The inner loop keeps the accumulators' indices constant. */
 #pragma unroll 1
     for (int block = 0; block < Tile::row_blocks; block++) {
 #pragma unroll
         for (int i = 0; i < Tile::row_blocks; i++) {
-            if (i != block)
-                continue;
-#pragma unroll
-            for (int j = 0; j < Tile::column_blocks * 2; j++) {
-                store_pack<float, 2>(target + j * 8, { { sums[i][j][0], sums[i][j][1] } });
-                store_pack<float, 2>(target + j * 8 + 8 * Tile::Staging::stride, { { sums[i][j][2], sums[i][j][3] } });
-            }
+            if (i == block)
+                stage_sums<Tile, rows_turned, columns_turned>(sums[i], staging, lane);
         }
         __syncwarp();
         most =

@@ -8,6 +8,7 @@
  *                    a row is                               chunk c of row r lies at
  *     k contiguous   m or n: 64 bytes (4 chunks of k)       c ^ (r / 2 % 4)
  *     k strided      k: extent elements, 16 bits            c ^ (r % 8)
+ *                    k: extent codes, 8 bits                c ^ (r % 2 + 2 * (r / 4 % 4))
  *                    k: extent elements, tf32               c ^ (2 * (r % 4))
  *
  * Why these permutations have no bank conflicts (32 banks of 4 bytes, 128 bytes an access):
@@ -16,6 +17,8 @@
  *     multiple of 128 bytes: all 8 rows start at bank 0; r % 8 gives them 8 different chunks.
  *   - tf32 with k strided: ldmatrix transposes 16-bit elements only, so fragments are read as 32-bit words, lane
  *     (g, t) reading column g of row t.  2 * (t % 4) chunks are 8 t banks: 4 groups of 8 different banks.
+ *   - codes with k strided (matmul_fp8.cu): ldmatrix reads rows r and r + 1 of four, of every four: 0, 1, 4, 5, 8, 9, 12, 13
+ *     or those that are 2 further.  The permutation gives each such set 8 different chunks.
  *   - cp.async writes 8 neighbouring chunks at once; permuted among themselves they still fill 128 bytes.
  */
 #ifndef HS_KERNELS_CUDA_PRODUCT_MATMUL_SHARED_CUH
@@ -33,6 +36,11 @@ struct Tf32 {
     float value;
 };
 
+/* Storage of an operand in codes of which a product reads the transpose. */
+struct Code {
+    uint8_t value;
+};
+
 enum { CHUNK_BYTES = 16, STEP_BYTES = 64, STEP_CHUNKS = STEP_BYTES / CHUNK_BYTES, STEP_FRAGMENTS = 2 };
 
 /* Elements of k in one step: 32 of 16 bits, 16 of tf32; a step is two fragments deep (k16 or k8). */
@@ -43,6 +51,8 @@ template <typename Element, bool k_contiguous> HS_DEVICE int permuted_chunk(int 
 {
     if (k_contiguous)
         return chunk ^ (row / 2 % 4);
+    if (sizeof(Element) == 1)
+        return chunk ^ (row % 2 + row / 4 % 4 * 2);
     return sizeof(Element) == 2 ? chunk ^ (row % 8) : chunk ^ (2 * (row % 4));
 }
 
@@ -88,7 +98,11 @@ template <typename Element, bool k_contiguous, int extent, int threads, bool ali
         gate > 0 ? pass_rows / 2 : pass_rows; /* from a pass's rows in memory to the next's */
     static_assert(gate == 0 || (k_contiguous && pass_rows % (2 * gate) == 0), "whole turns of b's rows in a pass");
     static_assert(pass_rows * row_chunks == threads && passes * pass_rows == rows, "every thread copies alike");
-    static_assert(pass_rows % (k_contiguous || sizeof(Element) == 2 ? 8 : 4) == 0, "passes permute alike");
+    static_assert(pass_rows % (sizeof(Element) == 1                   ? 16
+                               : k_contiguous || sizeof(Element) == 2 ? 8
+                                                                      : 4) ==
+                      0,
+                  "passes permute alike");
 
     const unsigned char *source; /* the chunk of the first pass in the next step */
     int64_t pass_stride, step_stride;

@@ -5,10 +5,10 @@
  * A square layer of width h and T rows: products of [T,h] by [h,h], twice, and of [h,T] by [T,h], by the kernels that the
  * model chooses, for codes with one scale a tensor (gradients in E5M2) and with scales of blocks.  Casts of x and dY to codes
  * along and across, and of the weight, are a kernel's start each and the longer of two: bytes over nine tenths of the
- * bandwidth, one kernel that reads 2 bytes and writes 1 + 1, and where a tensor's scale is its own, a second that reads 2 for
- * the largest magnitude before; and instructions over the lanes of all multiprocessors, CAST_INSTRUCTIONS an element by
- * the machine code for 9.0 (16 and 20 in each direction, of a run of 16, and 6 to load).  That all three are cast in each
- * step, the weight too, is one micro-batch a step.
+ * bandwidth, one kernel that reads 2 bytes and writes 1 in each direction (turns_codes: along alone), and where a tensor's
+ * scale is its own, a second that reads 2 for the largest magnitude before; and instructions over the lanes of all
+ * multiprocessors, by the machine code for 9.0 (16 and 20 an element in each direction, of a run of 16, and 6 to load).
+ * That all three are cast in each step, the weight too, is one micro-batch a step.
  */
 #include <initializer_list>
 
@@ -27,7 +27,8 @@ namespace
 
 enum { ROWS = 8192, LEAST = 256, MOST = 8192, STEP = 64 };
 
-const double LAUNCH_CLOCKS = 3000.0, SHARE = 0.9, CAST_INSTRUCTIONS = 42.0, LANES = 128.0;
+const double LAUNCH_CLOCKS = 3000.0, SHARE = 0.9, LANES = 128.0;
+const double LOAD_INSTRUCTIONS = 6.0, ALONG_INSTRUCTIONS = 16.0, ACROSS_INSTRUCTIONS = 20.0;
 
 double chosen_seconds(const HsMatmulArgs &args, const DeviceLimits &limits)
 {
@@ -41,16 +42,12 @@ const struct Recipe {
     const char *name, *what;
     HsScaleGranularity granularity;
     HsDtype gradient;
-    double weight_bytes; /* of its cast, an element: read once more where its largest magnitude is not known */
-    int weight_kernels;
+    int weight_kernels; /* it is read once more where its largest magnitude is not known */
 } recipes[] = {
-    { "current", "scales of each tensor's own", HS_SCALE_TENSOR, HS_E5M2, 6.0, 2 },
-    { "delayed", "delayed scales", HS_SCALE_TENSOR, HS_E5M2, 4.0, 1 },
-    { "block", "scales of blocks", HS_SCALE_BLOCK, HS_E4M3, 4.0, 1 },
+    { "current", "scales of each tensor's own", HS_SCALE_TENSOR, HS_E5M2, 2 },
+    { "delayed", "delayed scales", HS_SCALE_TENSOR, HS_E5M2, 1 },
+    { "block", "scales of blocks", HS_SCALE_BLOCK, HS_E4M3, 1 },
 };
-
-/* Of x and dY an element: 16 bits read, a code written along and one across. */
-const double CAST_BYTES = 4.0;
 
 /* The same product of codes, along k both. */
 double seconds_in_codes(const HsMatmulArgs &given, HsDtype format, const Recipe &recipe, const DeviceLimits &limits)
@@ -88,9 +85,12 @@ LayerSeconds layer_seconds(int64_t width, const Recipe *recipe, const DeviceLimi
     if (recipe == NULL)
         return seconds;
     const double cast = 2.0 * ROWS * (double)width, weight = (double)width * (double)width;
-    const double bytes = CAST_BYTES * cast + recipe->weight_bytes * weight;
+    const bool across = recipe->granularity != HS_SCALE_TENSOR || limits.hopper_products;
+    const double written = across ? 2.0 : 1.0; /* bytes an element, of which 2 are read */
+    const double bytes = (2.0 + written) * cast + (2.0 * recipe->weight_kernels + written) * weight;
     const double moving = bytes / (SHARE * limits.bytes_per_second);
-    const double busy = CAST_INSTRUCTIONS * (cast + weight) / (LANES * limits.multiprocessors * limits.clock_hz);
+    const double instructions = LOAD_INSTRUCTIONS + ALONG_INSTRUCTIONS + (across ? ACROSS_INSTRUCTIONS : 0.0);
+    const double busy = instructions * (cast + weight) / (LANES * limits.multiprocessors * limits.clock_hz);
     seconds.casts = (2.0 + recipe->weight_kernels) * LAUNCH_CLOCKS / limits.clock_hz + (moving > busy ? moving : busy);
     seconds.all += seconds.casts;
     return seconds;
@@ -142,9 +142,11 @@ void write_fp8(FILE *out, const DeviceLimits &limits)
     if (!has_fp8_products(limits))
         return;
     fprintf(out,
-            "\n### A linear layer's products in bf16 and in FP8\n\n%d rows, h x h; casts are of x and dY along and "
-            "across, with their largest magnitudes left by what makes them, and of the weight.\n",
-            (int)ROWS);
+            "\n### A linear layer's products in bf16 and in FP8\n\n%d rows, h x h; casts are of x and dY%s, with their "
+            "largest magnitudes left by what makes them, and of the weight.\n",
+            (int)ROWS,
+            limits.hopper_products ? " along and across"
+                                   : ", with scales of blocks along and across, else along alone");
     for (const Recipe &recipe : recipes)
         write_table(out, recipe, limits);
 }

@@ -19,7 +19,7 @@ enum {
     /* In codes: of x or dy, of dy's transpose, and of x's where forward has kept none. */
     HS_SCRATCH_ALONG,
     HS_SCRATCH_ACROSS,
-    HS_SCRATCH_X_ACROSS
+    HS_SCRATCH_X_CODES
 };
 
 /* operand: format of the products' operands */

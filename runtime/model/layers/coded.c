@@ -21,12 +21,15 @@ void hs_coded_scratch(const HsNode *node, int64_t rows, int64_t columns, bool ba
     const HsDtype format = node->attributes.code_policy.a;
     const HsScaleGranularity granularity = node->attributes.code_policy.granularity;
     const int64_t inputs = node->attributes.inputs;
-    scratch[HS_SCRATCH_ALONG] = bytes_of(shape_of(format, granularity, rows, backward ? columns : inputs));
+    const bool turns = node->attributes.turns_codes;
+    if (backward || !turns || !node->keeps_codes)
+        scratch[HS_SCRATCH_ALONG] = bytes_of(shape_of(format, granularity, rows, backward ? columns : inputs));
     if (!backward)
         return;
-    scratch[HS_SCRATCH_ACROSS] = bytes_of(shape_of(format, granularity, columns, rows));
+    if (!turns)
+        scratch[HS_SCRATCH_ACROSS] = bytes_of(shape_of(format, granularity, columns, rows));
     if (!node->keeps_codes)
-        scratch[HS_SCRATCH_X_ACROSS] = bytes_of(shape_of(format, granularity, inputs, rows));
+        scratch[HS_SCRATCH_X_CODES] = bytes_of(shape_of(format, granularity, inputs, rows));
 }
 
 static HsCodes codes_in(HsDtype format, HsScaleGranularity granularity, int64_t rows, int64_t depth,
@@ -63,11 +66,13 @@ HsStatus hs_coded_forward(const HsLayerCall *call, const HsNode *node, HsMatmulA
     const HsProductPolicy policy = call->precision->scaling.forward, later = call->precision->scaling.wgrad;
     const int64_t rows = product->a.values.shape[0], columns = product->a.values.shape[1];
     const HsTensor *const kept = &call->saved[HS_SAVED_CODES];
+    const bool turns = call->precision->scaling.turns_codes, keeps = hs_tensor_present(kept);
     HsQuantizeArgs cast = cast_of(call, product->a.values);
-    const HsCodes x = codes_in(policy.a, policy.granularity, rows, columns, &call->scratch[HS_SCRATCH_ALONG],
-                               scaling_of(call, node, HS_SCALING_X, false));
+    const HsCodes x =
+        codes_in(policy.a, policy.granularity, rows, columns, turns && keeps ? kept : &call->scratch[HS_SCRATCH_ALONG],
+                 scaling_of(call, node, HS_SCALING_X, false));
     cast.along = x;
-    if (hs_tensor_present(kept))
+    if (keeps && !turns)
         cast.across =
             codes_in(later.b, later.granularity, columns, rows, kept, scaling_of(call, node, HS_SCALING_X, true));
     cast.rotates = cast.rotates && hs_codes_present(&cast.across);
@@ -78,20 +83,19 @@ HsStatus hs_coded_forward(const HsLayerCall *call, const HsNode *node, HsMatmulA
     return HS_OK;
 }
 
-/* x's transpose: as forward left it, or made again with the scale that it had. */
-static HsStatus cast_x(const HsLayerCall *call, const HsNode *node, HsCodes *across)
+/* x's transpose, or x where its codes serve as both: as forward left it, or made again with the scale that it had. */
+static HsStatus cast_x(const HsLayerCall *call, const HsNode *node, HsCodes *x)
 {
     const HsProductPolicy policy = call->precision->scaling.wgrad;
     const HsTensor *const kept = &call->saved[HS_SAVED_CODES];
     const int64_t rows = call->batch * call->sequence_length, columns = node->attributes.inputs;
-    const bool present = hs_tensor_present(kept);
-    *across =
-        codes_in(policy.b, policy.granularity, columns, rows, present ? kept : &call->scratch[HS_SCRATCH_X_ACROSS],
-                 scaling_of(call, node, HS_SCALING_X, true));
+    const bool present = hs_tensor_present(kept), turns = call->precision->scaling.turns_codes;
+    *x = codes_in(policy.b, policy.granularity, turns ? rows : columns, turns ? columns : rows,
+                  present ? kept : &call->scratch[HS_SCRATCH_X_CODES], scaling_of(call, node, HS_SCALING_X, true));
     if (present)
         return HS_OK;
     HsQuantizeArgs cast = cast_of(call, call->inputs[0]);
-    cast.across = *across;
+    *(turns ? &cast.along : &cast.across) = *x;
     cast.records = false;
     if (!cast.rotates) /* a scale of what is rotated was not needed before */
         cast.source = HS_SCALE_LATEST;
@@ -103,30 +107,32 @@ HsStatus hs_coded_backward(const HsLayerCall *call, const HsNode *node, HsTensor
 {
     const HsProductPolicy to_data = call->precision->scaling.dgrad, to_weight = call->precision->scaling.wgrad;
     const int64_t rows = dy.shape[0], columns = dy.shape[1];
+    const bool turns = call->precision->scaling.turns_codes;
     HsQuantizeArgs cast = cast_of(call, dy);
     codes->dy = codes_in(to_data.a, to_data.granularity, rows, columns, &call->scratch[HS_SCRATCH_ALONG],
                          scaling_of(call, node, HS_SCALING_DY, false));
-    codes->dy_across = codes_in(to_weight.a, to_weight.granularity, columns, rows, &call->scratch[HS_SCRATCH_ACROSS],
-                                scaling_of(call, node, HS_SCALING_DY, true));
+    codes->dy_across = turns ? codes->dy
+                             : codes_in(to_weight.a, to_weight.granularity, columns, rows,
+                                        &call->scratch[HS_SCRATCH_ACROSS], scaling_of(call, node, HS_SCALING_DY, true));
     cast.stochastic = call->precision->scaling.stochastic_gradients;
     cast.rng = call->rng;
     cast.rng.site |= ROUNDING_SITE;
-    if (data)
+    if (data || turns)
         cast.along = codes->dy;
-    if (weight)
+    if (weight && !turns)
         cast.across = codes->dy_across;
     cast.rotates = cast.rotates && weight;
     if (data || weight)
         HS_TRY(hs_op_quantize(call->context, &cast));
-    return weight ? cast_x(call, node, &codes->x_across) : HS_OK;
+    return weight ? cast_x(call, node, &codes->x) : HS_OK;
 }
 
 void hs_coded_weight_gradient(const HsLayerCall *call, const HsCodedGradient *codes, HsMatmulArgs *product)
 {
     product->a = hs_operand_codes(codes->dy_across);
-    product->b = hs_operand_codes(codes->x_across);
-    product->transpose_a = false;
-    product->transpose_b = true;
+    product->b = hs_operand_codes(codes->x);
+    product->transpose_a = call->precision->scaling.turns_codes;
+    product->transpose_b = !product->transpose_a;
     product->policy = call->precision->scaling.wgrad;
 }
 
@@ -134,6 +140,6 @@ void hs_coded_data_gradient(const HsLayerCall *call, const HsCodedGradient *code
 {
     product->a = hs_operand_codes(codes->dy);
     product->b = call->params[0]->backward;
-    product->transpose_b = true;
+    product->transpose_b = !call->precision->scaling.turns_codes;
     product->policy = call->precision->scaling.dgrad;
 }

@@ -11,11 +11,13 @@
 void hs_coded_scratch(const HsNode *node, int64_t rows, int64_t columns, bool backward,
                       HsTensor scratch[HS_NODE_SCRATCH]);
 
-/* Casts x, and its transpose where the program keeps that for backward; the product is of codes then. */
+/* Casts x, and its transpose where the program keeps that for backward and x's codes do not serve as it; the product is of
+ * codes then. */
 HsStatus hs_coded_forward(const HsLayerCall *call, const HsNode *node, HsMatmulArgs *product);
 
 typedef struct HsCodedGradient {
-    HsCodes dy, dy_across, x_across;
+    HsCodes dy;
+    HsCodes dy_across, x; /* of the weight's gradient: across both, or both as they lie (HsScalingRecipe.turns_codes) */
 } HsCodedGradient;
 
 /* Casts dy, and x where forward's codes were not kept.  data, weight: which of the two products follow. */

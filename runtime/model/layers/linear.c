@@ -18,8 +18,9 @@
  *
  * With an adapter (adapter.c) both products have its branch as their addend.
  *
- * In codes (precision.mode: fp8; kernels/ops/codes.h) x, w and dy are cast first, and each product reads two of the
- * four layouts: x and w, dy and w's transpose, the transposes of dy and x.  The weight's are made once a step.
+ * In codes (precision.mode: fp8; kernels/ops/codes.h) x, w and dy are cast first, and each product reads two of them: x and
+ * w, dy and w's transpose, the transposes of dy and x.  Where the device reads codes across (HsScalingRecipe.turns_codes)
+ * one cast serves as both; else there is one for the transpose, too.  The weight's are made once a step.
  */
 #include "runtime/model/layers/adapter.h"
 #include "runtime/model/layers/coded.h"
