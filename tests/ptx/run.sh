@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: MIT
 # run.sh [quick|whole]: the kernels' PTX, as nvcc makes it, run on the emulator (kernels/emu/ptx).
 #
-#     quick   a pairwise covering of every operation's cases: against ref, and each launch against the host compiler's code
-#             bit by bit
+#     quick   a pairwise covering of every operation's cases, and products of FP8 codes by mma.sync: against ref, and each
+#             launch against the host compiler's code bit by bit
 #     whole   all cases; the blocks of smaller GPUs, products by every tile, FP8; what is shipped against ref in several
 #             orders of events; training steps
 #
@@ -54,6 +54,7 @@ pairs=()
 for operation in "${operations[@]}"; do
     compare "$operation" "${pairs[@]}" --op "$operation"
 done
+HALFSTEP_EMU_SHARED=99 compare "products of codes, as on 8.9" --op matmul --match e4m3
 if [ "$what" = whole ]; then
     for operation in attention_forward attention_backward matmul; do
         for shared in 163 99; do
