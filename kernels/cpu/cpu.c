@@ -9,6 +9,7 @@
  */
 #include "kernels/cpu/cpu.h"
 
+#include <math.h>
 #include <omp.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -177,9 +178,25 @@ static void choose(void)
             chosen = &isa_rows[i];
 }
 
+HsStatus hs_cpu_read_peak(double *flops)
+{
+    const char *const text = getenv("HALFSTEP_CPU_PEAK");
+    char *end;
+    *flops = 0;
+    if (text == NULL || *text == '\0')
+        return HS_OK;
+    const double value = strtod(text, &end);
+    if (*end != '\0' || !isfinite(value) || value <= 0)
+        return hs_fail(HS_ECONFIG, "HALFSTEP_CPU_PEAK=%.40s: give operations a second, such as 2.5e11", text);
+    *flops = value;
+    return HS_OK;
+}
+
 HsStatus hs_backend_cpu(const HsBackend **backend)
 {
+    double peak;
     pthread_once(&choice_once, choose);
+    HS_TRY(hs_cpu_read_peak(&peak));
     if (!chosen) {
         const HsIsaRow *row;
         return hs_error_prefix(find_row(forced_isa, &row), "HALFSTEP_CPU_ISA");

@@ -32,6 +32,8 @@ double hs_cpu_peak_flops(const HsContext *context, HsDtype dtype, HsProductPolic
 /* Bytes a second that all of the context's threads together read and write in memory that no cache holds, measured now
  * on 256 MiB; 0 when there is no memory for it. */
 double hs_cpu_peak_bytes(const HsContext *context, size_t most_bytes);
+/* HALFSTEP_CPU_PEAK, which peak_flops gives in place of a measurement; 0: it is not set. */
+HsStatus hs_cpu_read_peak(double *flops);
 
 /* HsBackend's. */
 void hs_cpu_share_out(int threads, int count, void (*piece)(void *data, int index, int thread), void *data);

@@ -11,6 +11,8 @@
 #define HS_ENVIRONMENT(X)                                                                                              \
     X(HALFSTEP_CPU_ISA, "portable, avx2, avx512, avx512bf16, amx; on Arm neon, neonbf16",                              \
       "the best that the processor has", "instruction set of the CPU's kernels")                                       \
+    X(HALFSTEP_CPU_PEAK, "operations a second, such as 2.5e11", "measured as a run begins and ends",                   \
+      "what shares of the CPU's peak are of, so that runs compare; a start is a tenth of a second shorter")            \
     X(HALFSTEP_MULTIPROCESSORS, "1 to 4096", "the GPU's own",                                                          \
       "lay work out as for a GPU of this many multiprocessors (cuda, emu); the device's description in the log says "  \
       "so. "                                                                                                           \

@@ -107,9 +107,8 @@ static HsStatus finish(HsRun *run)
     double rate = run->trained_s > 0 ? (double)run->trained_tokens / run->trained_s : 0;
     const double flops = rate * hs_training_flops_per_token(training);
     if (run->trained_tokens > 0 && training->peak_flops > 0)
-        hs_info("speed: %.0f tokens/s, %.0f GFLOP/s, %.0f%% of this device's measured %.0f GFLOP/s in %s", rate,
-                1e-9 * flops, 100 * flops / training->peak_flops, 1e-9 * training->peak_flops,
-                training->precision.name);
+        hs_info("speed: %.0f tokens/s, %.0f GFLOP/s, %.0f%% of this device's %.0f GFLOP/s in %s", rate, 1e-9 * flops,
+                100 * flops / training->peak_flops, 1e-9 * training->peak_flops, training->precision.name);
     const char *out_dir = training->config->training.out_dir;
     if (run->has_matrix)
         tell_left(run);

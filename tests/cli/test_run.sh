@@ -22,6 +22,15 @@ record run >first.record
 expect 0 "$trainer" --config tiny.yaml
 record run >second.record
 same first.record second.record
+# Shares are of what HALFSTEP_CPU_PEAK says, else of a measurement, which the portable kernels do not have.
+expect 0 env HALFSTEP_CPU_PEAK=2.5e11 "$trainer" --config tiny.yaml out_dir=given
+says err "of this device's 250 GFLOP/s in"
+expect 0 env -u HALFSTEP_CPU_PEAK "$trainer" --config tiny.yaml out_dir=measured
+[ "$(uname -m)" != x86_64 ] || grep -q "of this device's [0-9]* GFLOP/s in" err || fail "nothing was measured"
+for peak in fast 0 -1e9 inf 1e9x; do
+    expect 2 env HALFSTEP_CPU_PEAK=$peak "$trainer" --config tiny.yaml device=cpu out_dir=no
+    says err "HALFSTEP_CPU_PEAK=$peak: give operations a second"
+done
 # Another configuration in the same folder is refused by name.
 expect 2 "$trainer" --config tiny.yaml learning_rate=2e-3 model.dropout=0
 says err "learning_rate"
