@@ -4,10 +4,11 @@
  *
  *     element [row, k] = number(code) * block scale * inverse of the tensor's scale
  *
- * Codes lie k-major: those of a row are neighbours, along what products sum over.  (With one scale a tensor a product may
- * read them across, too: they are the codes of the transpose.)  A block scale serves HS_*_BLOCK neighbours along k; where blocks are squares, as many rows have the same one.  number * block scale is a bf16 number
- * (3 and 4 bits of significand with a power of two; E2M1's 2 with E4M3's 4): what a product multiplies, exactly.  Only
- * the tensor's factor is not: it multiplies the sum.
+ * Codes lie k-major: those of a row are neighbours, along what products sum over.  With one scale a tensor a product may
+ * read them across, too, as they are the codes of the transpose.  A block scale serves HS_*_BLOCK neighbours along k;
+ * where blocks are squares, as many rows have the same one.  number * block scale is a bf16 number (3 and 4 bits of
+ * significand with a power of two; E2M1's 2 with E4M3's 4): what a product multiplies, exactly.  Only the tensor's factor
+ * is not: it multiplies the sum.
  *
  *     granularity   block    block scale                     tensor's scale
  *     tensor        -        -                               largest / amax, or what delayed scaling kept
