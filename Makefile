@@ -37,8 +37,13 @@ LDFLAGS  += -fopenmp $(SANITIZE)
 ISA_COMMON      = -g1 -O3 -ffp-contract=fast -fno-trapping-math -Wno-psabi
 # Both of x86-64 and of Arm round every product and sum in portable: it gives the same bits there.
 ISA_portable    = $(ISA_COMMON) $(if $(filter aarch64,$(MACHINE)),-ffp-contract=off)
-ISA_avx2        = $(ISA_COMMON) -mavx2 -mfma -mf16c -mprfchw
-ISA_avx512      = $(ISA_avx2) -mavx512f -mavx512bw -mavx512vl -mavx512dq -mprefer-vector-width=512
+AVX2            = -mavx2 -mfma -mf16c -mprfchw
+# gcc copies sixteen numbers, two registers there, sixteen bytes at a time unless it is given the width: a load of what was
+# stored in two pieces waits until both have left the store buffer.  Before gcc 12, and for clang: nothing.
+MOVES           := $(shell $(CC) -mmove-max=256 -mstore-max=256 -E -x c /dev/null >/dev/null 2>&1 && \
+                     echo -mmove-max=256 -mstore-max=256)
+ISA_avx2        = $(ISA_COMMON) $(AVX2) $(MOVES)
+ISA_avx512      = $(ISA_COMMON) $(AVX2) -mavx512f -mavx512bw -mavx512vl -mavx512dq -mprefer-vector-width=512
 ISA_avx512bf16  = $(ISA_avx512) -mavx512bf16
 # All of the one before, and its products of bf16 by tiles.
 ISA_amx         = $(ISA_avx512bf16) -DHS_ISA_avx512bf16=1 -mamx-tile -mamx-bf16

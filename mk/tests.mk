@@ -107,7 +107,7 @@ ubsan: ## the tests under UndefinedBehaviorSanitizer
 	+$(MAKE) BUILD=build/ubsan OPTIMIZE=-O1 SANITIZE="-fsanitize=undefined -fno-sanitize-recover=all" run-tests
 
 .PHONY: check check-format check-deps check-size check-plants check-docs format
-check: check-format check-deps check-size check-plants check-warnings check-docs $(if $(NVCC),check-kernels) ## format, folder dependencies, file sizes, warnings, generated documents, kernels
+check: check-format check-deps check-size check-plants check-warnings check-docs check-vectors $(if $(NVCC),check-kernels) ## format, folder dependencies, file sizes, warnings, generated documents, kernels
 check-format:
 	@clang-format --dry-run -Werror $(C_FILES)
 check-deps: ## arrows between folders point one way; each outside library is used in one file
@@ -122,6 +122,10 @@ check-plants: ## each mistake that a campaign plants changes a text that is ther
 .PHONY: check-warnings
 check-warnings: ## no file, tests included, compiles with a warning
 	+@$(MAKE) $(JOBS) --no-print-directory WERROR=1 $(if $(WERROR),,BUILD=$(BUILD)/warnings NVCC=) all emu test-programs bench-programs
+# Another compiler than gcc from 12 on splits wide vectors otherwise.
+.PHONY: check-vectors
+check-vectors: $(BUILD)/trainer ## kernels for AVX2 work on whole registers
+	@$(if $(and $(MOVES),$(filter avx2,$(ISAS)),$(filter avx512,$(ISAS))),tests/check_vectors.sh $(BUILD)/obj/kernels/cpu/isa,echo "vectors: not checked with this compiler")
 check-docs: $(BUILD)/trainer $(EMU_PART) ## pages: generated ones are fresh; sizes, words, links, commands
 	@$(BUILD)/trainer reference | diff -u configs/REFERENCE.md - || { echo "run: make docs"; exit 1; }
 	@BUILD=$(BUILD) tests/predicted.sh | diff -u kernels/cuda/PREDICTED.md - || { echo "run: make docs"; exit 1; }

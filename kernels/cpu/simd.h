@@ -9,51 +9,7 @@
 #ifndef HS_KERNELS_CPU_SIMD_H
 #define HS_KERNELS_CPU_SIMD_H
 
-#include <stdint.h>
-#include <string.h>
-
-#include "kernels/base/tensor.h"
-
-#if defined(__AVX2__) || defined(__SSE2__)
-#include <immintrin.h>
-#elif defined(HS_ISA_neon)
-#include <arm_neon.h>
-#endif
-
-enum { HS_LANES = 16 };
-
-typedef float HsF32x16 __attribute__((vector_size(64)));
-typedef float HsF32x8 __attribute__((vector_size(32)));
-typedef float HsF32x4 __attribute__((vector_size(16)));
-typedef int32_t HsI32x16 __attribute__((vector_size(64)));
-typedef uint32_t HsU32x16 __attribute__((vector_size(64)));
-typedef uint16_t HsU16x16 __attribute__((vector_size(32)));
-typedef double HsF64x8 __attribute__((vector_size(64)));
-
-/* What one register holds.  GCC splits arithmetic of wider vectors in registers by itself, but compares, takes roots
- * and takes upper halves lane by lane: that is done here on a vector's parts. */
-#if defined(__AVX512F__)
-enum { HS_PART_BYTES = 64 };
-#elif defined(__AVX2__)
-enum { HS_PART_BYTES = 32 };
-#else
-enum { HS_PART_BYTES = 16 };
-#endif
-enum { HS_PARTS = 64 / HS_PART_BYTES };
-typedef float HsF32Part __attribute__((vector_size(HS_PART_BYTES)));
-typedef int32_t HsI32Part __attribute__((vector_size(HS_PART_BYTES)));
-typedef union HsF32Parts {
-    HsF32x16 whole;
-    HsF32Part part[HS_PARTS];
-    HsF32x8 half[2];
-    HsF32x4 quarter[4];
-} HsF32Parts;
-typedef union HsI32Parts {
-    HsI32x16 whole;
-    HsI32Part part[HS_PARTS];
-} HsI32Parts;
-
-#define HS_SIMD static inline __attribute__((always_inline, unused))
+#include "kernels/cpu/simd_part.h"
 
 HS_SIMD HsF32x16 hs_simd_splat(float value)
 {
@@ -84,39 +40,69 @@ HS_SIMD HsI32x16 hs_simd_splat_i32(int32_t value)
 /* mask lanes are all ones or all zeros, as comparisons give them. */
 HS_SIMD HsF32x16 hs_simd_select(HsI32x16 mask, HsF32x16 yes, HsF32x16 no)
 {
-#if defined(__AVX512F__)
-    return (HsF32x16)_mm512_mask_blend_ps(_mm512_movepi32_mask((__m512i)mask), (__m512)no, (__m512)yes);
-#else
-    return (HsF32x16)((mask & (HsI32x16)yes) | (~mask & (HsI32x16)no));
-#endif
+    const HsI32Parts m = { .whole = mask };
+    const HsF32Parts x = { .whole = yes }, y = { .whole = no };
+    HsF32Parts result;
+    for (int i = 0; i < HS_PARTS; i++)
+        result.part[i] = hs_part_select(m.part[i], x.part[i], y.part[i]);
+    return result.whole;
 }
 
-/* A NaN in b is kept, as is one in a when b is the smaller by no comparison. */
-HS_SIMD HsF32x16 hs_simd_max(HsF32x16 a, HsF32x16 b)
+/* hs_part_max and hs_part_min of every lane: NaN in b is kept. */
+#define HS_SIMD_OF_TWO(name, of_part)                            \
+    HS_SIMD HsF32x16 name(HsF32x16 a, HsF32x16 b)                \
+    {                                                            \
+        const HsF32Parts x = { .whole = a }, y = { .whole = b }; \
+        HsF32Parts result;                                       \
+        for (int i = 0; i < HS_PARTS; i++)                       \
+            result.part[i] = of_part(x.part[i], y.part[i]);      \
+        return result.whole;                                     \
+    }
+
+HS_SIMD_OF_TWO(hs_simd_max, hs_part_max)
+HS_SIMD_OF_TWO(hs_simd_min, hs_part_min)
+
+/* Integers as numbers, rounded to nearest even, and numbers as integers, rounded to zero. */
+HS_SIMD HsF32x16 hs_simd_from_i32(HsI32x16 integers)
 {
-#if defined(__AVX512F__)
-    return (HsF32x16)_mm512_max_ps((__m512)a, (__m512)b); /* the same choice, a > b ? a : b */
-#else
-    return hs_simd_select(hs_simd_less(b, a), a, b);
-#endif
+    const HsI32Parts x = { .whole = integers };
+    HsF32Parts result;
+    for (int i = 0; i < HS_PARTS; i++)
+        result.part[i] = __builtin_convertvector(x.part[i], HsF32Part);
+    return result.whole;
 }
 
-/* b where either is NaN, as the maximum. */
-HS_SIMD HsF32x16 hs_simd_min(HsF32x16 a, HsF32x16 b)
+HS_SIMD HsI32x16 hs_simd_to_i32(HsF32x16 numbers)
 {
-#if defined(__AVX512F__)
-    return (HsF32x16)_mm512_min_ps((__m512)a, (__m512)b);
-#else
-    return hs_simd_select(hs_simd_less(a, b), a, b);
-#endif
+    const HsF32Parts x = { .whole = numbers };
+    HsI32Parts result;
+    for (int i = 0; i < HS_PARTS; i++)
+        result.part[i] = __builtin_convertvector(x.part[i], HsI32Part);
+    return result.whole;
 }
 
-/* *sum += v, in a loop: a whole wide vector that a loop carries would live in memory, its parts stay in registers. */
+/* x between low and high; NaN stays NaN. */
+HS_SIMD HsF32x16 hs_simd_clamp(HsF32x16 x, float low, float high)
+{
+    return hs_simd_min(hs_simd_splat(high), hs_simd_max(hs_simd_splat(low), x));
+}
+
+/* What a loop carries: a whole wide vector would live in memory, its parts stay in registers. */
+
+/* *sum += v */
 HS_SIMD void hs_simd_accumulate(HsF32Parts *sum, HsF32x16 v)
 {
     const HsF32Parts x = { .whole = v };
     for (int i = 0; i < HS_PARTS; i++)
         sum->part[i] += x.part[i];
+}
+
+/* *most = max(v, *most): passes over NaN. */
+HS_SIMD void hs_simd_raise(HsF32Parts *most, HsF32x16 v)
+{
+    const HsF32Parts x = { .whole = v };
+    for (int i = 0; i < HS_PARTS; i++)
+        most->part[i] = hs_part_max(x.part[i], most->part[i]);
 }
 
 HS_SIMD float hs_simd_sum(HsF32x16 v)
@@ -133,21 +119,43 @@ HS_SIMD float hs_simd_sum(HsF32x16 v)
 }
 
 /* The lanes as doubles, for sums over whole tensors; and the sum of sixteen of those, again one fixed tree. */
-HS_SIMD void hs_simd_widen(HsF32x16 v, HsF64x8 *low, HsF64x8 *high)
+HS_SIMD HsF64Parts hs_simd_widen(HsF32x16 v)
 {
+    HsF64Parts wide;
 #if defined(__AVX512F__)
-    *low = __builtin_convertvector(__builtin_shufflevector(v, v, 0, 1, 2, 3, 4, 5, 6, 7), HsF64x8);
-    *high = __builtin_convertvector(__builtin_shufflevector(v, v, 8, 9, 10, 11, 12, 13, 14, 15), HsF64x8);
+    wide.half[0] = __builtin_convertvector(__builtin_shufflevector(v, v, 0, 1, 2, 3, 4, 5, 6, 7), HsF64x8);
+    wide.half[1] = __builtin_convertvector(__builtin_shufflevector(v, v, 8, 9, 10, 11, 12, 13, 14, 15), HsF64x8);
 #else
     const HsF32Parts x = { .whole = v };
-    *low = __builtin_convertvector(x.half[0], HsF64x8);
-    *high = __builtin_convertvector(x.half[1], HsF64x8);
+    for (int i = 0; i < 2; i++)
+        wide.half[i] = __builtin_convertvector(x.half[i], HsF64x8);
 #endif
+    return wide;
 }
 
-HS_SIMD double hs_simd_sum_f64(HsF64x8 low, HsF64x8 high)
+/* *sum += x, and += x y, where the product is not rounded if the instruction set can. */
+HS_SIMD void hs_simd_accumulate_f64(HsF64Parts *sum, HsF64Parts x)
 {
-    low += high;
+    for (int i = 0; i < 2 * HS_PARTS; i++)
+        sum->part[i] += x.part[i];
+}
+
+HS_SIMD void hs_simd_accumulate_products(HsF64Parts *sum, HsF64Parts x, HsF64Parts y)
+{
+    for (int i = 0; i < 2 * HS_PARTS; i++)
+        sum->part[i] += x.part[i] * y.part[i];
+}
+
+HS_SIMD HsF64Parts hs_simd_square(HsF64Parts x)
+{
+    for (int i = 0; i < 2 * HS_PARTS; i++)
+        x.part[i] *= x.part[i];
+    return x;
+}
+
+HS_SIMD double hs_simd_sum_f64(HsF64Parts sum)
+{
+    const HsF64x8 low = sum.half[0] + sum.half[1];
     return ((low[0] + low[4]) + (low[1] + low[5])) + ((low[2] + low[6]) + (low[3] + low[7]));
 }
 
@@ -160,41 +168,71 @@ HS_SIMD float hs_simd_largest(HsF32x16 v)
 }
 
 /* ------------------------------------------------------------------------------------------- loads and stores */
+#if defined(__AVX512F__)
+/* The first `count` (0..15) lanes. */
+HS_SIMD __mmask16 hs_simd_first(int64_t count)
+{
+    return (__mmask16)((1u << count) - 1u);
+}
+#endif
+
+/* Sixteen elements from `index` on. */
+HS_SIMD HsF32x16 hs_simd_load(HsDtype dtype, const void *array, int64_t index)
+{
+    HsF32Parts v;
+    for (int i = 0; i < HS_PARTS; i++)
+        v.part[i] = hs_part_load(dtype, array, index + i * HS_PART_LANES);
+    return v.whole;
+}
+
 HS_SIMD HsF32x16 hs_simd_load_f32(const float *p)
 {
-    HsF32x16 v;
-    memcpy(&v, p, sizeof v);
-    return v;
+    return hs_simd_load(HS_F32, p, 0);
+}
+
+/* The first `count` (1..16) lanes only; the others are zero, and memory behind them is not touched. */
+HS_SIMD HsF32x16 hs_simd_load_part(HsDtype dtype, const void *array, int64_t index, int64_t count)
+{
+#if defined(__AVX512F__)
+    if (count >= HS_LANES)
+        return hs_simd_load(dtype, array, index);
+    const __mmask16 first = hs_simd_first(count);
+    if (dtype == HS_F32)
+        return (HsF32x16)_mm512_maskz_loadu_ps(first, (const float *)array + index);
+    const __m256i half = _mm256_maskz_loadu_epi16(first, (const uint16_t *)array + index);
+    if (dtype == HS_BF16)
+        return hs_part_from_bf16(half);
+    return (HsF32x16)_mm512_cvtph_ps(half);
+#else
+    const size_t bytes = dtype == HS_F32 ? 4 : 2;
+    const unsigned char *from = (const unsigned char *)array + (size_t)index * bytes;
+    unsigned char lanes[64];
+    if (count < HS_LANES) {
+        memset(lanes, 0, sizeof lanes);
+        from = memcpy(lanes, from, (size_t)count * bytes);
+    }
+    return hs_simd_load(dtype, from, 0);
+#endif
 }
 
 HS_SIMD void hs_simd_store_f32(float *p, HsF32x16 v)
 {
-    memcpy(p, &v, sizeof v);
-}
-
-#if defined(__AVX512F__)
-/* Each half word to the upper half of a lane over zeros: one permutation where widening and shifting are two. */
-HS_SIMD HsF32x16 hs_simd_from_bf16(__m256i bits)
-{
-    const __m512i lane = _mm512_set_epi32(0xF0000, 0xE0000, 0xD0000, 0xC0000, 0xB0000, 0xA0000, 0x90000, 0x80000,
-                                          0x70000, 0x60000, 0x50000, 0x40000, 0x30000, 0x20000, 0x10000, 0);
-    return (HsF32x16)_mm512_maskz_permutexvar_epi16(0xAAAAAAAAu, lane, _mm512_castsi256_si512(bits));
-}
-#endif
-
-HS_SIMD HsF32x16 hs_simd_load_bf16(const uint16_t *p)
-{
-#if defined(__AVX512F__)
-    return hs_simd_from_bf16(_mm256_loadu_si256((const __m256i *)(const void *)p));
-#elif defined(HS_ISA_neon)
-    HsF32Parts v;
+    const HsF32Parts x = { .whole = v };
     for (int i = 0; i < HS_PARTS; i++)
-        v.part[i] = (HsF32Part)vshll_n_u16(vld1_u16(p + 4 * i), 16);
-    return v.whole;
+        hs_part_store_f32(p + i * HS_PART_LANES, x.part[i]);
+}
+
+/* Words below 2^16. */
+HS_SIMD HsU16x16 hs_simd_narrow(HsU32x16 words)
+{
+#if defined(__AVX512F__)
+    return (HsU16x16)_mm512_cvtepi32_epi16((__m512i)words);
+#elif defined(__AVX2__)
+    const HsI32Parts x = { .whole = (HsI32x16)words };
+    const __m256i quarters = _mm256_packus_epi32((__m256i)x.part[0], (__m256i)x.part[1]); /* in the order 0 2 1 3 */
+    return (HsU16x16)_mm256_permute4x64_epi64(quarters, 0xD8);
 #else
-    HsU16x16 bits;
-    memcpy(&bits, p, sizeof bits);
-    return (HsF32x16)(__builtin_convertvector(bits, HsU32x16) << 16);
+    return __builtin_convertvector(words, HsU16x16);
 #endif
 }
 
@@ -215,16 +253,40 @@ HS_SIMD HsU16x16 hs_simd_to_bf16(HsF32x16 v)
     memcpy(&result, half, sizeof result);
     return result;
 #endif
-    HsU32x16 bits = (HsU32x16)v;
+    const HsU32x16 bits = (HsU32x16)v;
     HsU32x16 rounded = (bits + 0x7FFFu + ((bits >> 16) & 1u)) >> 16;
 #if defined(__AVX512F__)
     const __mmask16 is_nan = _mm512_cmp_ps_mask((__m512)v, (__m512)v, _CMP_UNORD_Q);
     const __m512i quiet = _mm512_or_si512(_mm512_srli_epi32((__m512i)bits, 16), _mm512_set1_epi32(0x40));
-    return (HsU16x16)_mm512_cvtepi32_epi16(_mm512_mask_mov_epi32((__m512i)rounded, is_nan, quiet));
+    rounded = (HsU32x16)_mm512_mask_mov_epi32((__m512i)rounded, is_nan, quiet);
 #else
+#if defined(__AVX2__)
+    const HsF32Parts x = { .whole = v };
+    const __m256 either_is_nan = _mm256_cmp_ps((__m256)x.part[0], (__m256)x.part[1], _CMP_UNORD_Q);
+    if (__builtin_expect(_mm256_movemask_ps(either_is_nan) == 0, 1))
+        return hs_simd_narrow(rounded);
+#endif
     HsU32x16 is_nan = (HsU32x16)hs_simd_greater_i32((HsI32x16)(bits & 0x7FFFFFFFu), hs_simd_splat_i32(0x7F800000));
     rounded = (is_nan & (bits >> 16 | 0x40u)) | (~is_nan & rounded);
-    return __builtin_convertvector(rounded, HsU16x16);
+#endif
+    return hs_simd_narrow(rounded);
+}
+
+HS_SIMD HsF32x16 hs_simd_from_bf16(HsU16x16 bits)
+{
+#if defined(__AVX512F__)
+    return hs_part_from_bf16((__m256i)bits);
+#elif defined(__AVX2__)
+    const __m128i halves[HS_PARTS] = { _mm256_castsi256_si128((__m256i)bits),
+                                       _mm256_extracti128_si256((__m256i)bits, 1) };
+    HsF32Parts v;
+    for (int i = 0; i < HS_PARTS; i++)
+        v.part[i] = (HsF32Part)_mm256_slli_epi32(_mm256_cvtepu16_epi32(halves[i]), 16);
+    return v.whole;
+#else
+    uint16_t words[HS_LANES];
+    memcpy(words, &bits, sizeof words);
+    return hs_simd_load(HS_BF16, words, 0);
 #endif
 }
 
@@ -235,28 +297,20 @@ HS_SIMD HsU16x16 hs_simd_to_bf16_stochastic(HsF32x16 v, const uint32_t word[HS_L
     memcpy(&random, word, sizeof random);
     HsF32x16 rounded = (HsF32x16)((bits + (random >> 16)) >> 16);
     HsI32x16 is_special = hs_simd_equal_i32((HsI32x16)bits & 0x7F800000, hs_simd_splat_i32(0x7F800000));
-    HsF32x16 special = (HsF32x16) __builtin_convertvector(hs_simd_to_bf16(v), HsU32x16);
-    return __builtin_convertvector((HsU32x16)hs_simd_select(is_special, special, rounded), HsU16x16);
+    HsF32x16 special = (HsF32x16)((HsU32x16)hs_simd_from_bf16(hs_simd_to_bf16(v)) >> 16);
+    return hs_simd_narrow((HsU32x16)hs_simd_select(is_special, special, rounded));
 }
-
-#if defined(__AVX512F__)
-/* The first `count` (0..15) lanes. */
-HS_SIMD __mmask16 hs_simd_first(int64_t count)
-{
-    return (__mmask16)((1u << count) - 1u);
-}
-#endif
 
 /* Lanes from `count` on set to zero. */
 HS_SIMD HsF32x16 hs_simd_keep_first(HsF32x16 v, int64_t count)
 {
-    if (count >= HS_LANES)
-        return v;
 #if defined(__AVX512F__)
-    return (HsF32x16)_mm512_maskz_mov_ps(hs_simd_first(count), (__m512)v);
+    return count >= HS_LANES ? v : (HsF32x16)_mm512_maskz_mov_ps(hs_simd_first(count), (__m512)v);
 #else
-    const HsI32x16 lane = { 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15 };
-    return (HsF32x16)((HsI32x16)v & hs_simd_greater_i32(hs_simd_splat_i32((int32_t)count), lane));
+    HsF32Parts x = { .whole = v };
+    for (int i = 0; i < HS_PARTS; i++)
+        x.part[i] = (HsF32Part)((HsI32Part)x.part[i] & (hs_part_numbers(i) < (int32_t)count));
+    return x.whole;
 #endif
 }
 
@@ -281,40 +335,16 @@ HS_SIMD void hs_simd_store_bf16(uint16_t *p, HsF32x16 v)
     memcpy(p, &bits, sizeof bits);
 }
 
-HS_SIMD HsF32x16 hs_simd_load_f16(const uint16_t *p)
-{
-    HsF32x16 v;
-#if defined(__AVX512F__)
-    v = (HsF32x16)_mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(const void *)p));
-#elif defined(__F16C__)
-    float lanes[HS_LANES];
-    for (int half = 0; half < 2; half++)
-        _mm256_storeu_ps(lanes + 8 * half,
-                         _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)(p + 8 * half))));
-    memcpy(&v, lanes, sizeof v);
-#elif defined(HS_ISA_neon)
-    HsF32Parts x;
-    for (int i = 0; i < HS_PARTS; i++)
-        x.part[i] = (HsF32Part)vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(p + 4 * i)));
-    v = x.whole;
-#else
-    for (int i = 0; i < HS_LANES; i++)
-        v[i] = hs_f16_decode(p[i]);
-#endif
-    return v;
-}
-
 HS_SIMD void hs_simd_store_f16(uint16_t *p, HsF32x16 v)
 {
 #if defined(__AVX512F__)
     _mm256_storeu_si256((__m256i *)(void *)p,
                         _mm512_cvtps_ph((__m512)v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
 #elif defined(__F16C__)
-    float lanes[HS_LANES];
-    memcpy(lanes, &v, sizeof v);
-    for (int half = 0; half < 2; half++)
-        _mm_storeu_si128((__m128i *)(void *)(p + 8 * half),
-                         _mm256_cvtps_ph(_mm256_loadu_ps(lanes + 8 * half), _MM_FROUND_TO_NEAREST_INT));
+    const HsF32Parts x = { .whole = v };
+    for (int i = 0; i < HS_PARTS; i++)
+        _mm_storeu_si128((__m128i *)(void *)(p + i * HS_PART_LANES),
+                         _mm256_cvtps_ph((__m256)x.part[i], _MM_FROUND_TO_NEAREST_INT));
 #elif defined(HS_ISA_neon)
     const HsF32Parts x = { .whole = v };
     for (int i = 0; i < HS_PARTS; i++)
@@ -325,16 +355,6 @@ HS_SIMD void hs_simd_store_f16(uint16_t *p, HsF32x16 v)
 #endif
 }
 
-/* Sixteen elements from `index` on of an array of f32, bf16 or f16.  With a constant dtype the branch folds away. */
-HS_SIMD HsF32x16 hs_simd_load(HsDtype dtype, const void *array, int64_t index)
-{
-    if (dtype == HS_F32)
-        return hs_simd_load_f32((const float *)array + index);
-    if (dtype == HS_BF16)
-        return hs_simd_load_bf16((const uint16_t *)array + index);
-    return hs_simd_load_f16((const uint16_t *)array + index);
-}
-
 HS_SIMD void hs_simd_store(HsDtype dtype, void *array, int64_t index, HsF32x16 v)
 {
     if (dtype == HS_F32)
@@ -343,27 +363,6 @@ HS_SIMD void hs_simd_store(HsDtype dtype, void *array, int64_t index, HsF32x16 v
         hs_simd_store_bf16((uint16_t *)array + index, v);
     else
         hs_simd_store_f16((uint16_t *)array + index, v);
-}
-
-/* The first `count` (1..16) lanes only; the others are zero, and memory behind them is not touched. */
-HS_SIMD HsF32x16 hs_simd_load_part(HsDtype dtype, const void *array, int64_t index, int64_t count)
-{
-    if (count >= HS_LANES)
-        return hs_simd_load(dtype, array, index);
-#if defined(__AVX512F__)
-    const __mmask16 first = hs_simd_first(count);
-    if (dtype == HS_F32)
-        return (HsF32x16)_mm512_maskz_loadu_ps(first, (const float *)array + index);
-    const __m256i half = _mm256_maskz_loadu_epi16(first, (const uint16_t *)array + index);
-    if (dtype == HS_BF16)
-        return hs_simd_from_bf16(half);
-    return (HsF32x16)_mm512_cvtph_ps(half);
-#else
-    const size_t bytes = dtype == HS_F32 ? 4 : 2;
-    unsigned char lanes[64] = { 0 };
-    memcpy(lanes, (const unsigned char *)array + (size_t)index * bytes, (size_t)count * bytes);
-    return hs_simd_load(dtype, lanes, 0);
-#endif
 }
 
 HS_SIMD void hs_simd_store_part(HsDtype dtype, void *array, int64_t index, HsF32x16 v, int64_t count)
@@ -458,12 +457,7 @@ HS_SIMD void hs_simd_row_from_f32(HsDtype dtype, const float *values, int64_t co
  * NaN. */
 HS_SIMD HsF32x16 hs_simd_exp(HsF32x16 x)
 {
-#if defined(__AVX512F__) /* both forms let NaN through */
-    x = (HsF32x16)_mm512_min_ps(_mm512_set1_ps(89.0f), _mm512_max_ps(_mm512_set1_ps(-105.0f), (__m512)x));
-#else
-    x = hs_simd_select(hs_simd_less(x, hs_simd_splat(-105.0f)), hs_simd_splat(-105.0f), x);
-    x = hs_simd_select(hs_simd_less(hs_simd_splat(89.0f), x), hs_simd_splat(89.0f), x);
-#endif
+    x = hs_simd_clamp(x, -105.0f, 89.0f);
     const float magic = 12582912.0f; /* 1.5 * 2^23: adding it rounds to an integer held in the low bits */
     HsF32x16 shifted = x * 1.44269504088896341f + magic;
     HsF32x16 n = shifted - magic;

@@ -11,10 +11,10 @@
 static int32_t first_largest(const float *logits, int64_t count)
 {
     const int64_t whole = count / HS_LANES * HS_LANES;
-    HsF32x16 most = hs_simd_splat(-INFINITY);
+    HsF32Parts most = { .whole = hs_simd_splat(-INFINITY) };
     for (int64_t i = 0; i < whole; i += HS_LANES)
-        most = hs_simd_max(hs_simd_load_f32(logits + i), most); /* passes over NaN */
-    float maximum = hs_simd_largest(most);
+        hs_simd_raise(&most, hs_simd_load_f32(logits + i)); /* passes over NaN */
+    float maximum = hs_simd_largest(most.whole);
     for (int64_t i = whole; i < count; i++)
         maximum = logits[i] > maximum ? logits[i] : maximum;
     for (int64_t i = 0; i < count && maximum > -INFINITY; i++)

@@ -58,7 +58,7 @@ size_t HS_ISA_NAME(hs_cpu_attention_forward_workspace)(const HsContext *context,
 
 /* The running softmax of one group of queries, with the maximum in units of base 2. */
 typedef struct Softmax {
-    HsF32x16 maximum, total;
+    HsF32Parts maximum, total;
 } Softmax;
 
 /* What a key tile asks of every group. */
@@ -70,80 +70,90 @@ typedef struct KeyTile {
 } KeyTile;
 
 /* P of one key; the sum l takes it before dropout. */
-static inline __attribute__((always_inline)) HsF32x16 probability(const KeyTile *tile, int64_t key, int group,
-                                                                  HsF32x16 maximum, HsF32x16 *sum)
+HS_SIMD HsF32Part probability(const KeyTile *tile, int64_t key, int group, int part, HsF32Part maximum, HsF32Part *sum)
 {
-    const HsF32x16 p = hs_attention_exp2(hs_group_load(tile->score, key, group) * tile->factor - maximum);
+    const HsF32Part score = hs_group_load_part(tile->score, key, group, part);
+    const HsF32Part p = hs_attention_exp2_part(score * tile->factor - maximum);
     *sum += p;
-    return tile->mask ? p * hs_group_load(*tile->mask, key, group) : p;
+    return tile->mask ? p * hs_group_load_part(*tile->mask, key, group, part) : p;
 }
 
 /* Two keys' probabilities as the next product's operand, in the place of scores that have been read: a pair's words go
  * to row key / 2. */
-static inline __attribute__((always_inline)) void store_pair(const KeyTile *tile, int64_t key, int group,
-                                                             HsF32x16 first, HsF32x16 second)
+HS_SIMD void store_pair(const KeyTile *tile, int64_t key, int group, int part, HsF32Part first, HsF32Part second)
 {
+#ifdef HS_BF16_PAIRS
     if (tile->format == HS_PANEL_BF16_PAIRS) {
-        hs_group_store(tile->score, key / 2, group, hs_attention_pair(first, second));
-    } else {
-        hs_group_store(tile->score, key, group, first);
-        hs_group_store(tile->score, key + 1, group, second);
+        hs_group_store_part(tile->score, key / 2, group, part, hs_attention_pair(first, second));
+        return;
+    }
+#endif
+    hs_group_store_part(tile->score, key, group, part, first);
+    hs_group_store_part(tile->score, key + 1, group, part, second);
+}
+
+/* Hide from queries of a part the keys that they do not see. */
+HS_SIMD void hide_keys(const HsAttentionPlace *place, const KeyTile *tile, int group, int part, int64_t visible)
+{
+    const int64_t first = group * HS_LANES;
+    if (place->diagonal)
+        for (int64_t key = first + 1; key < visible; key++) {
+            const HsF32Part score = hs_group_load_part(tile->score, key, group, part);
+            hs_group_store_part(tile->score, key, group, part,
+                                hs_part_hide(score, part, (int)(key - first), tile->factor < 0 ? INFINITY : -INFINITY));
+        }
+
+    if (hs_attention_cut(place, group)) {
+        const HsI32Part first_keys = hs_attention_first_keys(place, group).part[part];
+        for (int key = 0; key < (int)visible; key++)
+            hs_group_store_part(tile->score, key, group, part,
+                                hs_part_select(first_keys > key, hs_part_splat(-INFINITY),
+                                               hs_group_load_part(tile->score, key, group, part)));
     }
 }
 
-/* Scores of one group become probabilities under the new maximum; returns 2^(old maximum - new maximum).  Four chains
- * of maxima and sums hide the latency; they are joined in a fixed order. */
-static inline __attribute__((always_inline)) HsF32x16 softmax_group(const HsAttentionPlace *place, KeyTile tile,
-                                                                    int group, Softmax *softmax)
+/* Scores of a part of a group become probabilities under the new maximum; returns 2^(old maximum - new maximum).  Four
+ * chains of maxima and sums hide the latency; they are joined in a fixed order. */
+HS_SIMD HsF32Part softmax_part(const HsAttentionPlace *place, KeyTile tile, int group, int part, Softmax *softmax)
 {
     const int64_t first = group * HS_LANES;
     const int64_t visible = place->diagonal && place->keys > first + HS_LANES ? first + HS_LANES : place->keys;
-    if (place->diagonal)
-        for (int64_t key = first + 1; key < visible; key++)
-            hs_group_store(tile.score, key, group,
-                           hs_group_hide(hs_group_load(tile.score, key, group), (int)(key - first),
-                                         tile.factor < 0 ? INFINITY : -INFINITY));
+    hide_keys(place, &tile, group, part, visible);
 
-    if (hs_attention_cut(place, group)) {
-        const HsI32x16 first_keys = hs_attention_first_keys(place, group);
-        for (int key = 0; key < (int)visible; key++)
-            hs_group_store(
-                tile.score, key, group,
-                hs_simd_select(first_keys > key, (HsF32x16){ 0 } - INFINITY, hs_group_load(tile.score, key, group)));
-    }
-
-    HsF32x16 best[4], sums[4];
+    HsF32Part best[4], sums[4];
     for (int chain = 0; chain < 4; chain++) {
-        best[chain] = (HsF32x16){ 0 } - INFINITY;
-        sums[chain] = (HsF32x16){ 0 };
+        best[chain] = hs_part_splat(-INFINITY);
+        sums[chain] = (HsF32Part){ 0 };
     }
     int64_t key = 0;
     for (; key + 4 <= visible; key += 4)
 #pragma GCC unroll 4
         for (int chain = 0; chain < 4; chain++)
-            best[chain] = hs_simd_max(best[chain], hs_group_load(tile.score, key + chain, group) * tile.factor);
+            best[chain] =
+                hs_part_max(best[chain], hs_group_load_part(tile.score, key + chain, group, part) * tile.factor);
     for (; key < visible; key++)
-        best[0] = hs_simd_max(best[0], hs_group_load(tile.score, key, group) * tile.factor);
-    const HsF32x16 largest = hs_simd_max(hs_simd_max(best[0], best[1]), hs_simd_max(best[2], best[3]));
-    const HsF32x16 maximum = hs_simd_select(largest <= softmax->maximum + SLACK, softmax->maximum, largest);
+        best[0] = hs_part_max(best[0], hs_group_load_part(tile.score, key, group, part) * tile.factor);
+    const HsF32Part largest = hs_part_max(hs_part_max(best[0], best[1]), hs_part_max(best[2], best[3]));
+    const HsF32Part before = softmax->maximum.part[part];
+    const HsF32Part maximum = hs_part_select(largest <= before + SLACK, before, largest);
 
     for (key = 0; key + 4 <= visible; key += 4)
 #pragma GCC unroll 2
         for (int chain = 0; chain < 4; chain += 2) {
-            const HsF32x16 p = probability(&tile, key + chain, group, maximum, &sums[chain]);
-            const HsF32x16 next = probability(&tile, key + chain + 1, group, maximum, &sums[chain + 1]);
-            store_pair(&tile, key + chain, group, p, next);
+            const HsF32Part p = probability(&tile, key + chain, group, part, maximum, &sums[chain]);
+            const HsF32Part next = probability(&tile, key + chain + 1, group, part, maximum, &sums[chain + 1]);
+            store_pair(&tile, key + chain, group, part, p, next);
         }
     for (; key < visible; key += 2) { /* an odd last key is paired with zeros */
-        const HsF32x16 p = probability(&tile, key, group, maximum, &sums[0]);
-        HsF32x16 next = { 0 };
+        const HsF32Part p = probability(&tile, key, group, part, maximum, &sums[0]);
+        HsF32Part next = { 0 };
         if (key + 1 < visible)
-            next = probability(&tile, key + 1, group, maximum, &sums[1]);
-        store_pair(&tile, key, group, p, next);
+            next = probability(&tile, key + 1, group, part, maximum, &sums[1]);
+        store_pair(&tile, key, group, part, p, next);
     }
-    const HsF32x16 shrink = hs_attention_exp2(softmax->maximum - maximum);
-    softmax->total = softmax->total * shrink + ((sums[0] + sums[1]) + (sums[2] + sums[3]));
-    softmax->maximum = maximum;
+    const HsF32Part shrink = hs_attention_exp2_part(before - maximum);
+    softmax->total.part[part] = softmax->total.part[part] * shrink + ((sums[0] + sums[1]) + (sums[2] + sums[3]));
+    softmax->maximum.part[part] = maximum;
     return shrink;
 }
 
@@ -157,7 +167,10 @@ static void softmax_tile(const HsAttentionArgs *args, const HsAttentionPlace *pl
         tile.mask = &scratch->mask;
     }
     for (int group = 0; group * HS_LANES < place->queries; group++) {
-        const HsF32x16 shrink = softmax_group(place, tile, group, &softmax[group]);
+        HsF32Parts parts;
+        for (int part = 0; part < HS_PARTS; part++)
+            parts.part[part] = softmax_part(place, tile, group, part, &softmax[group]);
+        const HsF32x16 shrink = parts.whole;
         const HsI32x16 same = hs_simd_equal(shrink, hs_simd_splat(1.0f));
         const float others = hs_simd_sum(hs_simd_select(same, hs_simd_splat(0.0f), hs_simd_splat(1.0f)));
         if (place->key == place->first_key || others == 0.0f) /* multiplying by 1 changes no bit */
@@ -208,10 +221,10 @@ static HsF32x16 add_sink(const HsAttentionArgs *args, int64_t head, Softmax *sof
     if (!hs_tensor_present(&args->sinks))
         return hs_simd_splat(1.0f);
     const HsF32x16 sink = hs_simd_splat(((const float *)args->sinks.data)[head] * HS_LOG2_E);
-    const HsF32x16 maximum = hs_simd_max(softmax->maximum, sink);
-    const HsF32x16 shrink = hs_attention_exp2(softmax->maximum - maximum);
-    softmax->total = softmax->total * shrink + hs_attention_exp2(sink - maximum);
-    softmax->maximum = maximum;
+    const HsF32x16 maximum = hs_simd_max(softmax->maximum.whole, sink);
+    const HsF32x16 shrink = hs_attention_exp2(softmax->maximum.whole - maximum);
+    softmax->total.whole = softmax->total.whole * shrink + hs_attention_exp2(sink - maximum);
+    softmax->maximum.whole = maximum;
     return shrink;
 }
 
@@ -229,7 +242,7 @@ static void query_tile(const HsAttentionArgs *args, HsAttentionPlace place, Scra
 
     Softmax softmax[HS_ATTENTION_GROUPS];
     for (int group = 0; group < HS_ATTENTION_GROUPS; group++)
-        softmax[group] = (Softmax){ .maximum = (HsF32x16){ 0 } - FLT_MAX, .total = (HsF32x16){ 0 } };
+        softmax[group] = (Softmax){ .maximum.whole = hs_simd_splat(-FLT_MAX) };
     for (place.key = place.first_key; place.key <= place.query; place.key += HS_ATTENTION_TILE) {
         place.diagonal = place.key == place.query;
         place.keys = place.diagonal ? place.queries : HS_ATTENTION_TILE;
@@ -239,14 +252,14 @@ static void query_tile(const HsAttentionArgs *args, HsAttentionPlace place, Scra
     HsF32x16 inverse[HS_ATTENTION_GROUPS];
     for (int group = 0; group < HS_ATTENTION_GROUPS; group++) {
         const HsF32x16 shrink = add_sink(args, place.head, &softmax[group]);
-        inverse[group] = shrink / softmax[group].total;
+        inverse[group] = shrink / softmax[group].total.whole;
     }
     HS_ISA_NAME(hs_attention_store_columns)(scratch->sum, inverse, &out);
     float *lse = args->lse.data;
     for (int64_t q = 0; q < place.queries; q++) {
         const Softmax *group = &softmax[q / HS_LANES];
         lse[(row + q) * heads->heads + place.head] =
-            group->maximum[q % HS_LANES] * HS_LN_2 + logf(group->total[q % HS_LANES]);
+            group->maximum.whole[q % HS_LANES] * HS_LN_2 + logf(group->total.whole[q % HS_LANES]);
     }
 }
 

@@ -70,7 +70,7 @@ size_t HS_ISA_NAME(hs_cpu_attention_backward_workspace)(const HsContext *context
 
 /* What a query tile brings to every key tile, lanes over its queries. */
 typedef struct QueryState {
-    HsF32x16 exponent[HS_ATTENTION_GROUPS], delta[HS_ATTENTION_GROUPS]; /* lse in units of base 2 */
+    HsF32Parts exponent[HS_ATTENTION_GROUPS], delta[HS_ATTENTION_GROUPS]; /* lse in units of base 2 */
 } QueryState;
 
 static void load_queries(const HsAttentionBackwardArgs *args, const HsAttentionPlace *place, const Scratch *scratch,
@@ -88,16 +88,17 @@ static void load_queries(const HsAttentionBackwardArgs *args, const HsAttentionP
     HS_ISA_NAME(hs_attention_load_rows)(&douts, format, scratch->dout_rows);
 
     const float *lse = args->lse.data;
-    for (int group = 0; group < HS_ATTENTION_GROUPS; group++) /* past the last query q = dO = 0, which add nothing */
-        state->exponent[group] = state->delta[group] = (HsF32x16){ 0 };
-    for (int64_t q = 0; q < place->queries; q++) {
-        HsF32x16 sum = { 0 };
+    float exponents[HS_ATTENTION_TILE] = { 0 }, deltas[HS_ATTENTION_TILE] = { 0 };
+    for (int64_t q = 0; q < place->queries; q++) { /* past the last query q = dO = 0, which add nothing */
+        HsF32Parts sum = { .whole = { 0 } };
         for (int64_t d = 0; d < width; d += HS_LANES)
-            sum += hs_simd_load_part(douts.dtype, hs_head_row(&douts, q), d, width - d) *
-                   hs_simd_load_part(outs.dtype, hs_head_row(&outs, q), d, width - d);
-        state->delta[q / HS_LANES][q % HS_LANES] = hs_simd_sum(sum);
-        state->exponent[q / HS_LANES][q % HS_LANES] = lse[(row + q) * heads->heads + place->head] * HS_LOG2_E;
+            hs_simd_accumulate(&sum, hs_simd_load_part(douts.dtype, hs_head_row(&douts, q), d, width - d) *
+                                         hs_simd_load_part(outs.dtype, hs_head_row(&outs, q), d, width - d));
+        deltas[q] = hs_simd_sum(sum.whole);
+        exponents[q] = lse[(row + q) * heads->heads + place->head] * HS_LOG2_E;
     }
+    memcpy(state->exponent, exponents, sizeof exponents);
+    memcpy(state->delta, deltas, sizeof deltas);
 }
 
 /* While the key tiles are at work: the next query tile's rows. */
@@ -115,51 +116,88 @@ static void ask_for_next(const HsAttentionBackwardArgs *args, const HsAttentionP
     }
 }
 
-/* F P and dS of one key for one group of queries. */
+/* F P and dS of one key for a part of a group of queries. */
 typedef struct KeyGradient {
-    HsF32x16 weight, dscore;
+    HsF32Part weight, dscore;
 } KeyGradient;
 
-/* What the group's keys have in common: local, so that stores through other pointers leave it in registers. */
-typedef struct GroupState {
+/* What the part's keys have in common: local, so that stores through other pointers leave it in registers. */
+typedef struct PartState {
     HsPanels score, dscore, mask;
     bool dropout, diagonal, cut;
-    int group;
-    float factor;        /* scale log2 e */
-    HsI32x16 first_keys; /* where `cut` */
-    float share;         /* scale / cap: of a capped score to its tanh; 0: none is capped */
-    HsF32x16 exponent, delta;
-} GroupState;
+    int group, part;
+    float factor;         /* scale log2 e */
+    HsI32Part first_keys; /* where `cut` */
+    float share;          /* scale / cap: of a capped score to its tanh; 0: none is capped */
+    HsF32Part exponent, delta;
+} PartState;
 
-static inline __attribute__((always_inline)) KeyGradient gradient_of(GroupState state, int64_t key)
+HS_SIMD KeyGradient gradient_of(PartState state, int64_t key)
 {
-    const HsF32x16 score = hs_group_load(state.score, key, state.group);
-    HsF32x16 p = hs_attention_exp2(score * state.factor - state.exponent);
+    const HsF32Part score = hs_group_load_part(state.score, key, state.group, state.part);
+    HsF32Part p = hs_attention_exp2_part(score * state.factor - state.exponent);
     if (state.diagonal && key / HS_LANES == state.group)
-        p = hs_group_hide(p, (int)(key % HS_LANES), 0.0f);
+        p = hs_part_hide(p, state.part, (int)(key % HS_LANES), 0.0f);
     if (state.cut)
-        p = hs_simd_select(state.first_keys > (int)key, (HsF32x16){ 0 }, p);
-    HsF32x16 dp = hs_group_load(state.dscore, key, state.group), kept = p;
+        p = hs_part_select(state.first_keys > (int)key, (HsF32Part){ 0 }, p);
+    HsF32Part dp = hs_group_load_part(state.dscore, key, state.group, state.part), kept = p;
     if (state.dropout) {
-        const HsF32x16 factor = hs_group_load(state.mask, key, state.group);
+        const HsF32Part factor = hs_group_load_part(state.mask, key, state.group, state.part);
         kept *= factor;
         dp *= factor;
     }
-    HsF32x16 dscore = p * (dp - state.delta);
+    HsF32Part dscore = p * (dp - state.delta);
     if (state.share != 0) { /* capped: times 1 - tanh^2 */
-        const HsF32x16 share = score * state.share;
+        const HsF32Part share = score * state.share;
         dscore *= 1.0f - share * share;
     }
     return (KeyGradient){ kept, dscore };
 }
 
-/* Words of pairs of queries: sixteen bf16 of one key's row. */
-static inline __attribute__((always_inline)) void store_halves(HsPanels out, int64_t key, int group, HsF32x16 value)
+#ifdef HS_BF16_PAIRS
+/* Words of pairs of queries: bf16 of one key's row. */
+HS_SIMD void store_halves(HsPanels out, int64_t key, int group, int part, HsF32Part value)
 {
-    const HsU16x16 halves = hs_attention_halves(value);
-    const int64_t column = (int64_t)group * HS_LANES;
-    memcpy(out.data + column / HS_TILE_COLUMNS * out.stride + (key * HS_TILE_COLUMNS + column % HS_TILE_COLUMNS) / 2,
-           &halves, sizeof halves);
+    const int64_t column = (int64_t)group * HS_LANES + part * HS_PART_LANES;
+    hs_attention_store_halves(out.data + column / HS_TILE_COLUMNS * out.stride +
+                                  (key * HS_TILE_COLUMNS + column % HS_TILE_COLUMNS) / 2,
+                              value);
+}
+
+HS_SIMD void store_pairs(const Scratch *scratch, PartState state, int64_t key, KeyGradient first, KeyGradient second)
+{
+    hs_group_store_part(state.dscore, key / 2, state.group, state.part, hs_attention_pair(first.dscore, second.dscore));
+    store_halves(scratch->weight, key, state.group, state.part, first.weight);
+    store_halves(scratch->weight, key + 1, state.group, state.part, second.weight);
+    store_halves(scratch->dweight, key, state.group, state.part, first.dscore);
+    store_halves(scratch->dweight, key + 1, state.group, state.part, second.dscore);
+}
+#endif
+
+HS_SIMD void store_words(PartState state, int64_t key, KeyGradient gradient)
+{
+    hs_group_store_part(state.score, key, state.group, state.part, gradient.weight);
+    hs_group_store_part(state.dscore, key, state.group, state.part, gradient.dscore);
+}
+
+HS_SIMD void differentiate_part(const Scratch *scratch, HsPanelFormat format, PartState state, int64_t visible)
+{
+    for (int64_t key = 0; key < visible; key += 2) {
+        const KeyGradient first = gradient_of(state, key);
+        KeyGradient second = { { 0 }, { 0 } }; /* pairs an odd last key */
+        if (key + 1 < visible)
+            second = gradient_of(state, key + 1);
+#ifdef HS_BF16_PAIRS
+        if (format == HS_PANEL_BF16_PAIRS) {
+            store_pairs(scratch, state, key, first, second);
+            continue;
+        }
+#else
+        (void)scratch, (void)format;
+#endif
+        store_words(state, key, first);
+        store_words(state, key + 1, second);
+    }
 }
 
 /* score: S^T -> (F P)^T;  dscore: dP^T -> dS^T.  As pairs of bf16, dS^T is paired by keys in its place, by queries in
@@ -167,42 +205,25 @@ static inline __attribute__((always_inline)) void store_halves(HsPanels out, int
 static void differentiate(const HsAttentionBackwardArgs *args, const HsAttentionPlace *place, const Scratch *scratch,
                           const QueryState *state)
 {
-    const HsPanelFormat format = format_of(args);
-    const HsPanels score = scratch->score, dscore = scratch->dscore;
-    const HsPanels weight = scratch->weight, dweight = scratch->dweight;
     for (int group = 0; group * HS_LANES < place->queries; group++) {
         const bool cut = hs_attention_cut(place, group);
-        const GroupState common = { .score = score,
-                                    .dscore = dscore,
-                                    .mask = scratch->mask,
-                                    .dropout = args->dropout > 0,
-                                    .diagonal = place->diagonal,
-                                    .cut = cut,
-                                    .first_keys = cut ? hs_attention_first_keys(place, group) : (HsI32x16){ 0 },
-                                    .share = args->rule.cap > 0.0f ? args->rule.scale / args->rule.cap : 0.0f,
-                                    .group = group,
-                                    .factor = args->rule.scale * HS_LOG2_E,
-                                    .exponent = state->exponent[group],
-                                    .delta = state->delta[group] };
+        const HsI32Parts first_keys = cut ? hs_attention_first_keys(place, group) : (HsI32Parts){ .whole = { 0 } };
         const int64_t seen = place->diagonal ? (int64_t)(group + 1) * HS_LANES : place->keys;
-        const int64_t visible = seen < place->keys ? seen : place->keys;
-        for (int64_t key = 0; key < visible; key += 2) {
-            const KeyGradient first = gradient_of(common, key);
-            KeyGradient second = { { 0 }, { 0 } }; /* pairs an odd last key */
-            if (key + 1 < visible)
-                second = gradient_of(common, key + 1);
-            if (format == HS_PANEL_BF16_PAIRS) {
-                hs_group_store(dscore, key / 2, group, hs_attention_pair(first.dscore, second.dscore));
-                store_halves(weight, key, group, first.weight);
-                store_halves(weight, key + 1, group, second.weight);
-                store_halves(dweight, key, group, first.dscore);
-                store_halves(dweight, key + 1, group, second.dscore);
-            } else {
-                hs_group_store(score, key, group, first.weight);
-                hs_group_store(score, key + 1, group, second.weight);
-                hs_group_store(dscore, key, group, first.dscore);
-                hs_group_store(dscore, key + 1, group, second.dscore);
-            }
+        for (int part = 0; part < HS_PARTS; part++) {
+            const PartState common = { .score = scratch->score,
+                                       .dscore = scratch->dscore,
+                                       .mask = scratch->mask,
+                                       .dropout = args->dropout > 0,
+                                       .diagonal = place->diagonal,
+                                       .cut = cut,
+                                       .first_keys = first_keys.part[part],
+                                       .share = args->rule.cap > 0.0f ? args->rule.scale / args->rule.cap : 0.0f,
+                                       .group = group,
+                                       .part = part,
+                                       .factor = args->rule.scale * HS_LOG2_E,
+                                       .exponent = state->exponent[group].part[part],
+                                       .delta = state->delta[group].part[part] };
+            differentiate_part(scratch, format_of(args), common, seen < place->keys ? seen : place->keys);
         }
     }
 }

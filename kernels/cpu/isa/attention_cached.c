@@ -25,10 +25,10 @@ static HsF32x16 cache_load(const CacheRows *rows, int64_t row, int64_t d)
 
 static float score_of(const CacheRows *keys, int64_t key, const HsF32x16 *query)
 {
-    HsF32x16 sum = { 0 };
+    HsF32Parts sum = { 0 };
     for (int64_t d = 0; d < keys->width; d += HS_LANES)
-        sum += query[d / HS_LANES] * cache_load(keys, key, d);
-    return hs_simd_sum(sum);
+        hs_simd_accumulate(&sum, query[d / HS_LANES] * cache_load(keys, key, d));
+    return hs_simd_sum(sum.whole);
 }
 
 static float capped(float score, float cap)
@@ -55,10 +55,10 @@ static void attend(const CacheRows *keys, const CacheRows *values, int64_t begin
         maximum = largest;
         total = total * shrink + hs_simd_sum(weights);
         for (int64_t v = 0; v < vectors; v++) {
-            HsF32x16 sum = out[v] * shrink;
+            HsF32Parts sum = { .whole = out[v] * shrink };
             for (int64_t j = 0; j < keys_here; j++)
-                sum += weights[j] * cache_load(values, first + j, v * HS_LANES);
-            out[v] = sum;
+                hs_simd_accumulate(&sum, weights[j] * cache_load(values, first + j, v * HS_LANES));
+            out[v] = sum.whole;
         }
     }
     const float largest = sink ? fmaxf(maximum, *sink) : maximum, share = sink ? expf(maximum - largest) : 1.0f;

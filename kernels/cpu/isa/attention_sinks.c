@@ -18,11 +18,11 @@ static double part_of_head(const HsSinkBackwardArgs *args, int64_t head, HsRowBl
     double total = 0;
     for (int64_t row = rows.begin; row < rows.end; row++) {
         const int64_t at = row * heads + head;
-        HsF32x16 sum = { 0 };
+        HsF32Parts sum = { 0 };
         for (int64_t d = 0; d < width; d += HS_LANES)
-            sum += hs_simd_load_part(args->dout.dtype, args->dout.data, at * width + d, width - d) *
-                   hs_simd_load_part(args->out.dtype, args->out.data, at * width + d, width - d);
-        total += (double)(expf(sink - lse[at]) * hs_simd_sum(sum));
+            hs_simd_accumulate(&sum, hs_simd_load_part(args->dout.dtype, args->dout.data, at * width + d, width - d) *
+                                         hs_simd_load_part(args->out.dtype, args->out.data, at * width + d, width - d));
+        total += (double)(expf(sink - lse[at]) * hs_simd_sum(sum.whole));
     }
     return total;
 }

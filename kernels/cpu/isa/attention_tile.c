@@ -74,9 +74,10 @@ void HS_ISA_NAME(hs_attention_sums)(const HsAttentionPlace *place, HsPanelFormat
 /* tanh u = (1 - e) / (1 + e), e = exp(-2 |u|), with the sign of u. */
 static inline HsF32x16 cap_score(HsF32x16 score, float exponent, float largest)
 {
-    const HsF32x16 zero = { 0 }, size = hs_simd_select(score < zero, -score, score);
+    const HsI32x16 negative = hs_simd_less(score, (HsF32x16){ 0 });
+    const HsF32x16 size = hs_simd_select(negative, -score, score);
     const HsF32x16 e = hs_attention_exp2(size * -exponent), capped = (1.0f - e) / (1.0f + e) * largest;
-    return hs_simd_select(score < zero, -capped, capped);
+    return hs_simd_select(negative, -capped, capped);
 }
 
 void HS_ISA_NAME(hs_attention_cap)(const HsAttentionPlace *place, HsPanels scores)
@@ -90,6 +91,55 @@ void HS_ISA_NAME(hs_attention_cap)(const HsAttentionPlace *place, HsPanels score
                            cap_score(hs_group_load(scores, key, group), 2.0f * HS_LOG2_E * scale / cap, cap / scale));
 }
 
+/* A row of a square: in memory part by part where it is wider than a register. */
+static inline void set_row(HsF32x16 *row, HsF32x16 words)
+{
+#if defined(__AVX512F__)
+    *row = words;
+#else
+    hs_simd_store_f32((float *)row, words);
+#endif
+}
+
+/* Rows of a square become columns. */
+#if defined(__AVX2__) && !defined(__AVX512F__)
+static inline __m256 row_part(const HsF32x16 *row, int part)
+{
+    return (__m256)hs_part_load_f32((const float *)row + part * HS_PART_LANES);
+}
+
+/* One part of eight successive rows: pairs of words are interleaved, then pairs of pairs, then halves
+ * exchanged. */
+static inline __attribute__((always_inline)) void turn_corner(const HsF32x16 rows[8], int part, __m256 columns[8])
+{
+    __m256 pairs[8], fours[8];
+    for (int i = 0; i < 8; i += 2) {
+        const __m256 a = row_part(rows + i, part), b = row_part(rows + i + 1, part);
+        pairs[i] = _mm256_unpacklo_ps(a, b);
+        pairs[i + 1] = _mm256_unpackhi_ps(a, b);
+    }
+    for (int i = 0; i < 8; i += 4)
+        for (int j = 0; j < 2; j++) {
+            fours[i + 2 * j] = _mm256_shuffle_ps(pairs[i + j], pairs[i + j + 2], 0x44);
+            fours[i + 2 * j + 1] = _mm256_shuffle_ps(pairs[i + j], pairs[i + j + 2], 0xEE);
+        }
+    for (int i = 0; i < 4; i++) {
+        columns[i] = _mm256_permute2f128_ps(fours[i], fours[i + 4], 0x20);
+        columns[i + 4] = _mm256_permute2f128_ps(fours[i], fours[i + 4], 0x31);
+    }
+}
+
+static void transpose(HsF32x16 rows[HS_LANES])
+{
+    __m256 columns[HS_PARTS][HS_PARTS][8]; /* of the upper rows and the lower ones, of each part */
+    for (int i = 0; i < HS_PARTS; i++)
+        for (int part = 0; part < HS_PARTS; part++)
+            turn_corner(rows + 8 * i, part, columns[i][part]);
+    for (int row = 0; row < HS_LANES; row++)
+        for (int i = 0; i < HS_PARTS; i++)
+            hs_part_store_f32((float *)(rows + row) + i * HS_PART_LANES, (HsF32Part)columns[i][row / 8][row % 8]);
+}
+#else
 /* Exchange the blocks of `size` lanes off the diagonal between row pairs at that distance: lane l of the upper row
  * comes from the lower one (numbered 16 + l) where l has the bit `size`, and the other way round. */
 #define UPPER(l, size) ((l) & (size) ? 16 + (l) - (size) : (l))
@@ -107,7 +157,6 @@ void HS_ISA_NAME(hs_attention_cap)(const HsAttentionPlace *place, HsPanels score
         rows[row + (size)] = __builtin_shufflevector(a, b, LANES(LOWER, size)); \
     }
 
-/* Rows of a square become columns. */
 static inline __attribute__((always_inline)) void transpose(HsF32x16 rows[HS_LANES])
 {
 #pragma GCC unroll 16
@@ -119,6 +168,7 @@ static inline __attribute__((always_inline)) void transpose(HsF32x16 rows[HS_LAN
 #pragma GCC unroll 16
     EXCHANGE(1)
 }
+#endif
 
 /* Successive rows lie too far apart for the processor to look ahead by itself. */
 enum { ROWS_AHEAD = 16 };
@@ -172,7 +222,7 @@ void HS_ISA_NAME(hs_attention_load_lanes)(const HsHeadRows *rows, HsPanelFormat 
             for (int lane = 0; lane < HS_LANES && word == 0; lane++)
                 hs_attention_ask(rows, (group + 1) * HS_LANES + lane, false);
             for (int lane = 0; lane < HS_LANES; lane++)
-                block[lane] = row_words(rows, format, group * HS_LANES + lane, word);
+                set_row(block + lane, row_words(rows, format, group * HS_LANES + lane, word));
             transpose(block);
             for (int lane = 0; lane < HS_LANES && word + lane < words; lane++)
                 hs_group_store(out, word + lane, group, block[lane]);
@@ -216,8 +266,9 @@ void HS_ISA_NAME(hs_attention_store_columns)(HsPanels in, const HsF32x16 factors
         for (int64_t column = 0; column < rows->width; column += HS_LANES) {
             HsF32x16 block[HS_LANES];
             for (int lane = 0; lane < HS_LANES; lane++)
-                block[lane] = column + lane < rows->width ? hs_group_load(in, column + lane, group) * factors[group]
-                                                          : (HsF32x16){ 0 };
+                set_row(block + lane, column + lane < rows->width
+                                          ? hs_group_load(in, column + lane, group) * factors[group]
+                                          : (HsF32x16){ 0 });
             transpose(block);
             for (int lane = 0; lane < HS_LANES && group * HS_LANES + lane < rows->count; lane++)
                 hs_simd_store_part(rows->dtype, hs_head_row(rows, group * HS_LANES + lane), column, block[lane],
@@ -269,9 +320,9 @@ void HS_ISA_NAME(hs_attention_dropout)(const HsDropoutTile *tile, HsPanels facto
                     const int64_t query = group * HS_LANES + lane;
                     word[lane] = words[(tile->first + query * tile->query_stride + next) % 4][lane];
                 }
-                const HsF32x16 uniform = __builtin_convertvector((HsI32x16)(word >> 8), HsF32x16) * 0x1p-24f;
-                const HsF32x16 factor =
-                    hs_simd_select(uniform >= tile->probability, hs_simd_splat(kept), (HsF32x16){ 0 });
+                const HsF32x16 uniform = hs_simd_from_i32((HsI32x16)(word >> 8)) * 0x1p-24f;
+                const HsI32x16 dropped = hs_simd_less(uniform, hs_simd_splat(tile->probability));
+                const HsF32x16 factor = hs_simd_select(dropped, (HsF32x16){ 0 }, hs_simd_splat(kept));
                 hs_group_store(factors, next, group, factor);
             }
         }

@@ -68,36 +68,42 @@ typedef struct HsTileProduct {
 
 void HS_ISA_NAME(hs_attention_multiply)(const HsTileProduct *product);
 
-/* One group: columns [group * HS_LANES, (group + 1) * HS_LANES) of one row.  That is one vector, or halves of two
- * panels where panels are narrow. */
-enum { HS_GROUP_PART = (int)HS_TILE_COLUMNS < (int)HS_LANES ? (int)HS_TILE_COLUMNS : (int)HS_LANES };
-
-static inline float *hs_group_part(HsPanels panels, int64_t row, int column)
+/* One group: columns [group * HS_LANES, (group + 1) * HS_LANES) of one row.  A register's part of it lies in one panel. */
+static inline float *hs_group_part(HsPanels panels, int64_t row, int group, int part)
 {
+    const int column = group * HS_LANES + part * HS_PART_LANES;
     return panels.data + column / HS_TILE_COLUMNS * panels.stride + row * HS_TILE_COLUMNS + column % HS_TILE_COLUMNS;
+}
+
+static inline HsF32Part hs_group_load_part(HsPanels panels, int64_t row, int group, int part)
+{
+    return hs_part_load_f32(hs_group_part(panels, row, group, part));
+}
+
+static inline void hs_group_store_part(HsPanels panels, int64_t row, int group, int part, HsF32Part value)
+{
+    hs_part_store_f32(hs_group_part(panels, row, group, part), value);
 }
 
 static inline HsF32x16 hs_group_load(HsPanels panels, int64_t row, int group)
 {
-    HsF32x16 value;
-    for (int lane = 0; lane < HS_LANES; lane += HS_GROUP_PART)
-        memcpy((char *)&value + lane * (int)sizeof(float), hs_group_part(panels, row, group * HS_LANES + lane),
-               HS_GROUP_PART * sizeof(float));
-    return value;
+    HsF32Parts value;
+    for (int i = 0; i < HS_PARTS; i++)
+        value.part[i] = hs_group_load_part(panels, row, group, i);
+    return value.whole;
 }
 
 static inline void hs_group_store(HsPanels panels, int64_t row, int group, HsF32x16 value)
 {
-    for (int lane = 0; lane < HS_LANES; lane += HS_GROUP_PART)
-        memcpy(hs_group_part(panels, row, group * HS_LANES + lane), (char *)&value + lane * (int)sizeof(float),
-               HS_GROUP_PART * sizeof(float));
+    const HsF32Parts x = { .whole = value };
+    for (int i = 0; i < HS_PARTS; i++)
+        hs_group_store_part(panels, row, group, i, x.part[i]);
 }
 
-/* The first `hidden` lanes replaced by `with`. */
-static inline HsF32x16 hs_group_hide(HsF32x16 value, int hidden, float with)
+/* Lanes of a part that stand before lane `hidden` of the group replaced by `with`. */
+static inline HsF32Part hs_part_hide(HsF32Part value, int part, int hidden, float with)
 {
-    const HsI32x16 lane = { 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15 };
-    return hs_simd_select(lane < hidden, hs_simd_splat(with), value);
+    return hs_part_select(hs_part_numbers(part) < hidden, hs_part_splat(with), value);
 }
 
 /* The first group of queries that sees key `key` of a tile. */
@@ -178,56 +184,65 @@ void HS_ISA_NAME(hs_attention_store_rows)(HsPanels in, float factor, const HsHea
 /* 2^x to about 1 ulp: x = n + f with 0 <= f <= 1, 2^f = 1 + f Q(f) with Q a Chebyshev interpolant (relative error
  * 6e-9).  exp2(0) is exactly 1, -infinity gives 0, NaN stays NaN.  Half the operations of hs_simd_exp, since the
  * caller multiplies scores by a factor anyway, which takes log2 e in. */
-static inline __attribute__((always_inline)) HsF32x16 hs_attention_exp2(HsF32x16 x)
+HS_SIMD HsF32Part hs_attention_exp2_part(HsF32Part x)
 {
+    x = hs_part_max(hs_part_splat(-200.0f), x);
 #if defined(__AVX512F__) /* n and x - n on the adders, in parallel with the multipliers */
-    x = (HsF32x16)_mm512_max_ps(_mm512_set1_ps(-200.0f), (__m512)x);
-    const HsF32x16 n = (HsF32x16)_mm512_roundscale_ps((__m512)x, _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC);
+    const HsF32Part n = (HsF32Part)_mm512_roundscale_ps((__m512)x, _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC);
 #else
-    x = hs_simd_select(hs_simd_less(x, hs_simd_splat(-200.0f)), hs_simd_splat(-200.0f), x);
-    x = hs_simd_select(x > 129.0f, hs_simd_splat(129.0f), x);
+    x = hs_part_min(hs_part_splat(129.0f), x);
     const float magic = 12582912.0f; /* 1.5 * 2^23: adding it rounds to an integer held in the low bits */
-    const HsF32x16 shifted = x - 0.5f + magic, n = shifted - magic;
+    const HsF32Part shifted = x - 0.5f + magic, n = shifted - magic;
 #endif
-    const HsF32x16 f = x - n;
-    HsF32x16 p = f * 0x1.b49554p-13f + 0x1.4cb7bp-10f;
+    const HsF32Part f = x - n;
+    HsF32Part p = f * 0x1.b49554p-13f + 0x1.4cb7bp-10f;
     p = p * f + 0x1.3c487cp-7f;
     p = p * f + 0x1.c69f98p-5f;
     p = p * f + 0x1.ebfc3ep-3f;
     p = p * f + 0x1.62e43p-1f;
     p = p * f + 1.0f;
 #if defined(__AVX512F__)
-    return (HsF32x16)_mm512_scalef_ps((__m512)p, (__m512)n);
+    return (HsF32Part)_mm512_scalef_ps((__m512)p, (__m512)n);
 #else
-    const HsI32x16 exponent = (HsI32x16)shifted - 0x4B400000, first = exponent >> 1; /* 2^n in two factors */
-    return p * (HsF32x16)((first + 127) << 23) * (HsF32x16)((exponent - first + 127) << 23);
+    const HsI32Part exponent = (HsI32Part)shifted - 0x4B400000, first = exponent >> 1; /* 2^n in two factors */
+    return p * (HsF32Part)((first + 127) << 23) * (HsF32Part)((exponent - first + 127) << 23);
 #endif
 }
 
-/* Words of two rows that are a pair of bf16 with successive depth, the first in the lower halves.  The instruction
- * reads subnormal numbers as zero, as the product would. */
-static inline __attribute__((always_inline)) HsF32x16 hs_attention_pair(HsF32x16 first, HsF32x16 second)
+HS_SIMD HsF32x16 hs_attention_exp2(HsF32x16 x)
+{
+    HsF32Parts v = { .whole = x };
+    for (int i = 0; i < HS_PARTS; i++)
+        v.part[i] = hs_attention_exp2_part(v.part[i]);
+    return v.whole;
+}
+
+#ifdef HS_BF16_PAIRS
+/* Words of two rows that are a pair of bf16 with successive depth, the first in the lower halves.  AVX-512 reads
+ * subnormal numbers as zero here, as its products would. */
+HS_SIMD HsF32Part hs_attention_pair(HsF32Part first, HsF32Part second)
 {
 #ifdef HS_ISA_avx512bf16
     const __m512i interleave = _mm512_set_epi16(31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9, 24, 8, 23, 7, 22,
                                                 6, 21, 5, 20, 4, 19, 3, 18, 2, 17, 1, 16, 0);
     const __m512i both = (__m512i)_mm512_cvtne2ps_pbh((__m512)second, (__m512)first);
-    return (HsF32x16)_mm512_permutexvar_epi16(interleave, both);
+    return (HsF32Part)_mm512_permutexvar_epi16(interleave, both);
 #else
-    const HsU32x16 lower = __builtin_convertvector(hs_simd_to_bf16(first), HsU32x16);
-    return (HsF32x16)(lower | __builtin_convertvector(hs_simd_to_bf16(second), HsU32x16) << 16);
+    const uint16x4_t lower = (uint16x4_t)vcvt_bf16_f32((float32x4_t)first);
+    return (HsF32Part)vorrq_u32(vmovl_u16(lower), vshll_n_u16((uint16x4_t)vcvt_bf16_f32((float32x4_t)second), 16));
 #endif
 }
 
-/* Sixteen bf16, for words of pairs of lanes; subnormal numbers as above. */
-static inline __attribute__((always_inline)) HsU16x16 hs_attention_halves(HsF32x16 value)
+/* bf16 at `out`, for words of pairs of lanes; subnormal numbers as above. */
+HS_SIMD void hs_attention_store_halves(void *out, HsF32Part value)
 {
 #ifdef HS_ISA_avx512bf16
-    return (HsU16x16)_mm512_cvtneps_pbh((__m512)value);
+    _mm256_storeu_si256(out, (__m256i)_mm512_cvtneps_pbh((__m512)value));
 #else
-    return hs_simd_to_bf16(value);
+    vst1_u16(out, (uint16x4_t)vcvt_bf16_f32((float32x4_t)value));
 #endif
 }
+#endif
 
 /* Where a task stands: queries [query, query + queries) of sequence `sequence`, head `head`; the current key tile. */
 typedef struct HsAttentionPlace {
@@ -253,12 +268,14 @@ static inline void hs_attention_find_keys(HsAttentionPlace *place, const HsScore
 }
 
 /* The first keys that a group's queries see, counted in the current tile; all 0 behind the last query. */
-static inline HsI32x16 hs_attention_first_keys(const HsAttentionPlace *place, int group)
+static inline HsI32Parts hs_attention_first_keys(const HsAttentionPlace *place, int group)
 {
-    HsI32x16 first = { 0 };
+    int32_t first[HS_LANES] = { 0 };
     for (int lane = 0; lane < HS_LANES && group * HS_LANES + lane < place->queries; lane++)
         first[lane] = (int32_t)(hs_attention_first_seen(place, group * HS_LANES + lane) - place->key);
-    return first;
+    HsI32Parts keys;
+    memcpy(&keys, first, sizeof keys);
+    return keys;
 }
 
 /* Whether some query of the group does not see the tile's first key: it is another document's, or too far behind. */

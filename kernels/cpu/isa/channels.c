@@ -15,7 +15,7 @@ HS_SIMD HsF32x16 bits_set_less_half(const uint32_t word[HS_LANES])
     bits -= bits >> 1 & 0x55555555u;
     bits = (bits & 0x33333333u) + (bits >> 2 & 0x33333333u);
     bits = (bits + (bits >> 4)) & 0x0F0F0F0Fu;
-    return __builtin_convertvector((HsI32x16)(bits * 0x01010101u >> 24) - 16, HsF32x16);
+    return hs_simd_from_i32((HsI32x16)(bits * 0x01010101u >> 24) - 16);
 }
 
 HsStatus HS_ISA_NAME(hs_cpu_random_matrix)(HsContext *context, const HsRandomMatrixArgs *args)
@@ -46,7 +46,7 @@ typedef struct Squares {
 } Squares;
 
 typedef struct Channels {
-    HsF32x16 t[GRAIN / HS_LANES], r[GRAIN / HS_LANES], g[GRAIN / HS_LANES];
+    HsF32Parts t[GRAIN / HS_LANES], r[GRAIN / HS_LANES], g[GRAIN / HS_LANES];
 } Channels;
 
 /* One row of r, from channel `begin` on. */
@@ -67,8 +67,9 @@ HS_SIMD void move_moments(const HsChannelFactorsArgs *args, HsDtype moments, int
         const HsF32x16 v = HS_RULE_ADAMW_V(hs_simd_fma, hs_simd_load_part(moments, args->v.data, first + j, left), r,
                                            beta2, 1.0f - beta2);
         const HsF32x16 t = m * correction1 / (hs_simd_sqrt(v * correction2) + args->epsilon);
-        squares->t[j / HS_LANES] += hs_simd_keep_first(t * t, left); /* without epsilon 0 / 0 behind the end */
-        squares->r[j / HS_LANES] += r * r;
+        /* without epsilon 0 / 0 behind the end */
+        hs_simd_accumulate(&squares->t[j / HS_LANES], hs_simd_keep_first(t * t, left));
+        hs_simd_accumulate(&squares->r[j / HS_LANES], r * r);
         if (moments == HS_BF16) {
             HsU32x16 bits;
             memcpy(&bits, draws + j, sizeof bits);
@@ -87,12 +88,12 @@ HS_SIMD void move_moments(const HsChannelFactorsArgs *args, HsDtype moments, int
 static void measure_gradient(const HsTensor *g, bool of_columns, HsRowBlock range, float squares[GRAIN])
 {
     const int64_t rows = g->shape[0], columns = g->shape[1];
-    HsF32x16 sums[GRAIN / HS_LANES] = { 0 };
+    HsF32Parts sums[GRAIN / HS_LANES] = { 0 };
     for (int64_t row = 0; of_columns && row < rows; row++)
         HS_FOR_LANES(j, left, 0, range.end - range.begin)
         {
             const HsF32x16 x = hs_simd_load_part(HS_F32, g->data, row * columns + range.begin + j, left);
-            sums[j / HS_LANES] += x * x;
+            hs_simd_accumulate(&sums[j / HS_LANES], x * x);
         }
     memcpy(squares, sums, sizeof sums);
     for (int64_t row = range.begin; !of_columns && row < range.end; row++) {

@@ -101,7 +101,7 @@ HsStatus HS_ISA_NAME(hs_cpu_square_accumulate)(HsContext *context, const HsSquar
 static double merge_chunk(const HsConsolidateArgs *args, HsRowBlock range)
 {
     const HsF32x16 zero = hs_simd_splat(0.0f);
-    HsF64x8 low = { 0 }, high = { 0 };
+    HsF64Parts offset = { 0 };
     HS_FOR_LANES(i, left, range.begin, range.end)
     {
         const HsF32x16 fresh = hs_simd_load_part(HS_F32, args->fresh.data, i, left) * args->scale;
@@ -116,13 +116,10 @@ static double merge_chunk(const HsConsolidateArgs *args, HsRowBlock range)
         hs_simd_store_part(HS_F32, args->anchor.data, i, hs_simd_select(first, p, anchor + share * distance), left);
         hs_simd_store_part(HS_F32, args->fresh.data, i, zero, left);
         /* an element's first anchor may be anything: it must not reach the sum */
-        HsF64x8 a, b, c, d;
-        hs_simd_widen(hs_simd_select(first, zero, distance), &a, &b);
-        hs_simd_widen(importance * share, &c, &d);
-        low += a * a * c;
-        high += b * b * d;
+        const HsF64Parts moved = hs_simd_widen(hs_simd_select(first, zero, distance));
+        hs_simd_accumulate_products(&offset, hs_simd_square(moved), hs_simd_widen(importance * share));
     }
-    return hs_simd_sum_f64(low, high);
+    return hs_simd_sum_f64(offset);
 }
 
 static HsStatus merge(const HsContext *context, const HsConsolidateArgs *args)

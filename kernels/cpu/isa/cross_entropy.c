@@ -33,10 +33,10 @@ HS_SIMD float log_sum_exp(Reading reading, const void *logits, int64_t count)
 {
     const HsDtype in = reading.in;
     const int64_t whole = count / HS_LANES * HS_LANES;
-    HsF32x16 most = hs_simd_splat(-INFINITY);
+    HsF32Parts most = { .whole = hs_simd_splat(-INFINITY) };
     for (int64_t i = 0; i < whole; i += HS_LANES)
-        most = hs_simd_max(hs_simd_load(in, logits, i), most);
-    float maximum = hs_simd_largest(most);
+        hs_simd_raise(&most, hs_simd_load(in, logits, i));
+    float maximum = hs_simd_largest(most.whole);
     for (int64_t i = whole; i < count; i++)
         maximum = logit_at(in, logits, i) > maximum ? logit_at(in, logits, i) : maximum;
     maximum = hs_simd_cap_one(reading.capped, maximum, reading.cap);

@@ -131,10 +131,10 @@ HS_SIMD HsF32x16 exponentials(bool capped, float cap, const float *logits, int64
 HS_SIMD float log_sum_exp(bool capped, float cap, const float *logits, int64_t count, float inverse)
 {
     const int64_t whole = count / HS_LANES * HS_LANES;
-    HsF32x16 most = hs_simd_splat(-INFINITY);
+    HsF32Parts most = { .whole = hs_simd_splat(-INFINITY) };
     for (int64_t i = 0; i < whole; i += HS_LANES)
-        most = hs_simd_max(hs_simd_load_f32(logits + i), most);
-    float maximum = hs_simd_largest(most);
+        hs_simd_raise(&most, hs_simd_load_f32(logits + i));
+    float maximum = hs_simd_largest(most.whole);
     for (int64_t i = whole; i < count; i++)
         maximum = logits[i] > maximum ? logits[i] : maximum;
     maximum = hs_simd_cap_one(capped, maximum, cap);

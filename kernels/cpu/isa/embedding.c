@@ -64,7 +64,7 @@ HS_SIMD void add_stretch(HsDtype in, HsDtype out, const HsTensor *dy, Rows rows,
 {
     const void *gradient = dy->data;
     const int64_t width = dy->shape[1];
-    HsF32x16 sums[VECTORS] = { 0 };
+    HsF32Parts sums[VECTORS] = { 0 };
     const int64_t bytes = in == HS_F32 ? 4 : 2;
     for (int64_t row = rows.first; row >= 0 && row < rows.end;) {
         const int64_t next = rows.next ? rows.next[row] : row + rows.stride;
@@ -73,13 +73,13 @@ HS_SIMD void add_stretch(HsDtype in, HsDtype out, const HsTensor *dy, Rows rows,
             const int64_t place = column + v * HS_LANES;
             /* rows of a chain are pages apart, where no hardware prefetcher follows */
             __builtin_prefetch((const char *)gradient + (ahead * width + place) * bytes);
-            sums[v] += hs_simd_load_part(in, gradient, row * width + place, left);
+            hs_simd_accumulate(&sums[v], hs_simd_load_part(in, gradient, row * width + place, left));
         }
         row = next;
     }
     for (int v = 0; v < vectors; v++) {
         const int64_t place = at + v * HS_LANES;
-        const HsF32x16 sum = hs_simd_fma(sums[v], rows.factor, hs_simd_load_part(out, table, place, left));
+        const HsF32x16 sum = hs_simd_fma(sums[v].whole, rows.factor, hs_simd_load_part(out, table, place, left));
         hs_simd_store_part(out, table, place, sum, left);
     }
 }

@@ -53,12 +53,12 @@ static void copy_values(const HsHeads *heads, int64_t row, const HsTensor *from,
 HS_SIMD float normalize_stretch(HsDtype in, HsDtype out, const void *x, void *y, int64_t at, HsSimdFactors weight,
                                 int64_t width, bool full, float epsilon)
 {
-    HsF32x16 squares = { 0 };
+    HsF32Parts squares = { 0 };
     for (int64_t d = 0; d < width; d += HS_LANES) {
         const HsF32x16 value = hs_simd_load_part(in, x, at + d, full ? HS_LANES : width - d);
-        squares += value * value;
+        hs_simd_accumulate(&squares, value * value);
     }
-    const float rstd = 1.0f / sqrtf(hs_simd_sum(squares) / (float)width + epsilon);
+    const float rstd = 1.0f / sqrtf(hs_simd_sum(squares.whole) / (float)width + epsilon);
     for (int64_t d = 0; d < width; d += HS_LANES) {
         const int64_t left = full ? HS_LANES : width - d;
         const HsF32x16 value = hs_simd_load_part(in, x, at + d, left);
@@ -116,25 +116,25 @@ size_t HS_ISA_NAME(hs_cpu_head_norm_backward_workspace)(const HsContext *context
 {
     (void)context;
     const int64_t rows = hs_heads_rows(&args->heads);
-    return (size_t)(hs_cpu_block_count(rows, hs_cpu_partial_rows(rows)) * partial_vectors(args)) * sizeof(HsF32x16);
+    return (size_t)(hs_cpu_block_count(rows, hs_cpu_partial_rows(rows)) * partial_vectors(args)) * sizeof(HsF32Parts);
 }
 
 /* One stretch: dy and x at `at` of their tensors; its share of dweight is added to `dweight`. */
 HS_SIMD void differentiate_stretch(HsDtype gradient, HsDtype in, HsDtype out, const HsHeadNormBackwardArgs *args,
                                    int64_t at, int64_t width, HsSimdFactors weight, float rstd, bool full,
-                                   HsF32x16 *dweight)
+                                   HsF32Parts *dweight)
 {
     const void *dy_data = args->dy.data, *x = args->x.data;
     void *dx = args->dx.data;
-    HsF32x16 products = { 0 };
+    HsF32Parts products = { 0 };
     for (int64_t d = 0; d < width; d += HS_LANES) {
         const int64_t left = full ? HS_LANES : width - d;
         const HsF32x16 dy = hs_simd_load_part(gradient, dy_data, at + d, left);
         const HsF32x16 normal = hs_simd_load_part(in, x, at + d, left) * rstd;
-        dweight[d / HS_LANES] += dy * normal;
-        products += hs_simd_load_factors(weight, d, left) * dy * normal;
+        hs_simd_accumulate(&dweight[d / HS_LANES], dy * normal);
+        hs_simd_accumulate(&products, hs_simd_load_factors(weight, d, left) * dy * normal);
     }
-    const float mean = hs_simd_sum(products) / (float)width;
+    const float mean = hs_simd_sum(products.whole) / (float)width;
     for (int64_t d = 0; d < width; d += HS_LANES) {
         const int64_t left = full ? HS_LANES : width - d;
         const HsF32x16 dy = hs_simd_load_part(gradient, dy_data, at + d, left);
@@ -144,7 +144,7 @@ HS_SIMD void differentiate_stretch(HsDtype gradient, HsDtype in, HsDtype out, co
 }
 
 HS_SIMD void differentiate_stretches(HsDtype gradient, HsDtype in, HsDtype out, const HsHeadNormBackwardArgs *in_memory,
-                                     int64_t row, bool full, HsF32x16 *partial)
+                                     int64_t row, bool full, HsF32Parts *partial)
 {
     const HsHeadNormBackwardArgs args = *in_memory; /* so that its pointers may stay in registers */
     const HsSimdFactors weights[KINDS] = { hs_simd_factors(&args.q_weight), hs_simd_factors(&args.k_weight) };
@@ -161,7 +161,7 @@ HS_SIMD void differentiate_stretches(HsDtype gradient, HsDtype in, HsDtype out, 
     }
 }
 
-static void differentiate_row(const HsHeadNormBackwardArgs *args, int64_t row, HsF32x16 *partial)
+static void differentiate_row(const HsHeadNormBackwardArgs *args, int64_t row, HsF32Parts *partial)
 {
 #define DIFFERENTIATE(in, out) differentiate_stretches(in, in, out, args, row, true, partial)
     if (are_whole_vectors(&args->heads, args->whole) && args->dy.dtype == args->x.dtype)
@@ -179,7 +179,7 @@ HsStatus HS_ISA_NAME(hs_cpu_head_norm_backward)(HsContext *context, const HsHead
     HS_TRY(hs_attention_refuse_f64("head_norm_backward", tensors, 8));
     const int64_t rows = hs_heads_rows(&args->heads), vectors = partial_vectors(args);
     const int64_t block_rows = hs_cpu_partial_rows(rows), blocks = hs_cpu_block_count(rows, block_rows);
-    HsF32x16 *partials = context->workspace;
+    HsF32Parts *partials = context->workspace;
 
 #pragma omp parallel for num_threads(hs_cpu_threads(context, blocks)) schedule(static)
     for (int64_t b = 0; b < blocks; b++) {
@@ -194,7 +194,7 @@ HsStatus HS_ISA_NAME(hs_cpu_head_norm_backward)(HsContext *context, const HsHead
         for (int64_t d = 0; d < stretches.width && hs_tensor_present(dweights[kind]); d += HS_LANES) {
             HsF32x16 sum = hs_simd_load_part(HS_F32, dweights[kind]->data, d, stretches.width - d);
             for (int64_t b = 0; b < blocks; b++)
-                sum += partials[b * vectors + d / HS_LANES];
+                sum += partials[b * vectors + d / HS_LANES].whole;
             hs_simd_store_part(HS_F32, dweights[kind]->data, d, sum, stretches.width - d);
         }
         partials += vectors_of(stretches);

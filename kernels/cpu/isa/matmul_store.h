@@ -37,14 +37,12 @@ HS_SIMD HsF32x16 store_rounded(HsDtype dtype, HsPanelFormat format, void *c, int
 #ifdef HS_ISA_avx512bf16
     const HsU16x16 bits =
         format == HS_PANEL_BF16_PAIRS ? (HsU16x16)_mm512_cvtneps_pbh((__m512)value) : hs_simd_to_bf16(value);
-    memcpy((uint16_t *)c + index, &bits, sizeof bits);
-    return hs_simd_from_bf16((__m256i)bits);
 #else
     (void)format;
     const HsU16x16 bits = hs_simd_to_bf16(value);
-    memcpy((uint16_t *)c + index, &bits, sizeof bits);
-    return (HsF32x16)(__builtin_convertvector(bits, HsU32x16) << 16);
 #endif
+    memcpy((uint16_t *)c + index, &bits, sizeof bits);
+    return hs_simd_from_bf16(bits);
 }
 
 HS_SIMD HsF32x16 load(const HsTensor *t, int64_t index, int lanes)

@@ -15,6 +15,20 @@ HS_SIMD HsF32x16 levels_of(const unsigned char *codes, HsF32x16 levels)
     const __m128i upper = _mm_and_si128(_mm_srli_epi16(bytes, 4), four), lower = _mm_and_si128(bytes, four);
     const __m512i indices = _mm512_cvtepu8_epi32(_mm_unpacklo_epi8(upper, lower));
     return (HsF32x16)_mm512_permutexvar_ps(indices, (__m512)levels);
+#elif defined(__AVX2__)
+    const __m128i bytes = _mm_loadl_epi64((const __m128i *)(const void *)codes), four = _mm_set1_epi8(15);
+    const __m128i upper = _mm_and_si128(_mm_srli_epi16(bytes, 4), four), lower = _mm_and_si128(bytes, four);
+    const __m128i all = _mm_unpacklo_epi8(upper, lower);
+    const __m256i indices[HS_PARTS] = { _mm256_cvtepu8_epi32(all), _mm256_cvtepu8_epi32(_mm_srli_si128(all, 8)) };
+    const HsF32Parts table = { .whole = levels };
+    HsF32Parts found;
+    for (int i = 0; i < HS_PARTS; i++) { /* eight levels at a time: a permutation looks at three bits */
+        const __m256 low = _mm256_permutevar8x32_ps((__m256)table.part[0], indices[i]);
+        const __m256 high = _mm256_permutevar8x32_ps((__m256)table.part[1], indices[i]);
+        const __m256 fourth_bit = _mm256_castsi256_ps(_mm256_slli_epi32(indices[i], 28));
+        found.part[i] = (HsF32Part)_mm256_blendv_ps(low, high, fourth_bit);
+    }
+    return found.whole;
 #else
     float values[HS_LANES];
     (void)levels;

@@ -57,8 +57,8 @@ HS_SIMD void hs_cpu_store_parameter(const HsTensor *master, const HsTensor *weig
 HS_SIMD HsF32x16 hs_cpu_load_parameter(const HsTensor *master, const HsTensor *weight, HsDtype copy, int64_t i,
                                        int64_t left)
 {
-    return hs_tensor_present(master) ? hs_simd_load_part(HS_F32, master->data, i, left)
-                                     : hs_simd_load_part(copy, weight->data, i, left);
+    const bool kept = hs_tensor_present(master);
+    return hs_simd_load_part(kept ? HS_F32 : copy, kept ? master->data : weight->data, i, left);
 }
 
 #endif

@@ -7,27 +7,25 @@
 #include "kernels/cpu/isa/parameter.h"
 
 /* Sum of squares, and the count of elements with exponent bits of all ones. */
-HS_SIMD void stats_vector(HsDtype dtype, const void *data, int64_t i, int64_t left, HsF64x8 *low, HsF64x8 *high,
-                          HsI32x16 *found)
+HS_SIMD void stats_vector(HsDtype dtype, const void *data, int64_t i, int64_t left, HsF64Parts *sum, HsI32Parts *found)
 {
     HsF32x16 g = hs_simd_load_part(dtype, data, i, left);
-    HsI32x16 bad = hs_simd_equal_i32((HsI32x16)g & 0x7F800000, hs_simd_splat_i32(0x7F800000));
-    HsF64x8 a, b;
-    hs_simd_widen(hs_simd_select(bad, hs_simd_splat(0.0f), g), &a, &b);
-    *found += bad;
-    *low += a * a;
-    *high += b * b;
+    const HsI32Parts bad = { .whole = hs_simd_equal_i32((HsI32x16)g & 0x7F800000, hs_simd_splat_i32(0x7F800000)) };
+    const HsF64Parts wide = hs_simd_widen(hs_simd_select(bad.whole, hs_simd_splat(0.0f), g));
+    for (int part = 0; part < HS_PARTS; part++)
+        found->part[part] += bad.part[part];
+    hs_simd_accumulate_products(sum, wide, wide);
 }
 
 HS_SIMD void stats_of(HsDtype dtype, const void *data, HsRowBlock range, double *sum_squares, int64_t *nonfinite)
 {
-    HsF64x8 low = { 0 }, high = { 0 };
-    HsI32x16 found = { 0 }; /* less one for each: a part's lanes count far below 2^31 */
-    HS_FOR_VECTORS(i, left, range.begin, range.end, stats_vector(dtype, data, i, left, &low, &high, &found));
-    *sum_squares = hs_simd_sum_f64(low, high);
+    HsF64Parts sum = { 0 };
+    HsI32Parts found = { 0 }; /* less one for each: a part's lanes count far below 2^31 */
+    HS_FOR_VECTORS(i, left, range.begin, range.end, stats_vector(dtype, data, i, left, &sum, &found));
+    *sum_squares = hs_simd_sum_f64(sum);
     *nonfinite = 0;
     for (int lane = 0; lane < HS_LANES; lane++)
-        *nonfinite -= found[lane];
+        *nonfinite -= found.whole[lane];
 }
 
 static void part_stats(const HsTensor *tensor, HsRowBlock range, double *sum_squares, int64_t *nonfinite)
@@ -61,20 +59,17 @@ HsStatus HS_ISA_NAME(hs_cpu_grad_stats)(HsContext *context, const HsGradStatsArg
 }
 
 HS_SIMD void dot_vector(HsDtype first, HsDtype second, const void *x, const void *y, int64_t i, int64_t left,
-                        HsF64x8 *low, HsF64x8 *high)
+                        HsF64Parts *sum)
 {
-    HsF64x8 a, b, c, d;
-    hs_simd_widen(hs_simd_load_part(first, x, i, left), &a, &b);
-    hs_simd_widen(hs_simd_load_part(second, y, i, left), &c, &d);
-    *low += a * c;
-    *high += b * d;
+    hs_simd_accumulate_products(sum, hs_simd_widen(hs_simd_load_part(first, x, i, left)),
+                                hs_simd_widen(hs_simd_load_part(second, y, i, left)));
 }
 
 HS_SIMD double dot_of(HsDtype first, HsDtype second, const void *x, const void *y, HsRowBlock range)
 {
-    HsF64x8 low = { 0 }, high = { 0 };
-    HS_FOR_VECTORS(i, left, range.begin, range.end, dot_vector(first, second, x, y, i, left, &low, &high));
-    return hs_simd_sum_f64(low, high);
+    HsF64Parts sum = { 0 };
+    HS_FOR_VECTORS(i, left, range.begin, range.end, dot_vector(first, second, x, y, i, left, &sum));
+    return hs_simd_sum_f64(sum);
 }
 
 static double part_dot(const HsTensor *x, const HsTensor *y, HsRowBlock range)
@@ -106,21 +101,17 @@ typedef struct ImportanceSums {
 
 static ImportanceSums part_importance(const HsTensor *tensor, HsRowBlock range)
 {
-    HsF32x16 most = hs_simd_splat(0.0f);
-    HsF64x8 low = { 0 }, high = { 0 }, low_squares = { 0 }, high_squares = { 0 };
+    HsF32Parts most = { 0 };
+    HsF64Parts sum = { 0 }, squares = { 0 };
     HS_FOR_LANES(i, left, range.begin, range.end)
     {
         const HsF32x16 value = hs_simd_load_part(HS_F32, tensor->data, i, left);
-        HsF64x8 a, b;
-        hs_simd_widen(value, &a, &b);
-        most = hs_simd_max(value, most);
-        low += a;
-        high += b;
-        low_squares += a * a;
-        high_squares += b * b;
+        const HsF64Parts wide = hs_simd_widen(value);
+        hs_simd_raise(&most, value);
+        hs_simd_accumulate_f64(&sum, wide);
+        hs_simd_accumulate_products(&squares, wide, wide);
     }
-    return (ImportanceSums){ (double)hs_simd_largest(most), hs_simd_sum_f64(low, high),
-                             hs_simd_sum_f64(low_squares, high_squares) };
+    return (ImportanceSums){ (double)hs_simd_largest(most.whole), hs_simd_sum_f64(sum), hs_simd_sum_f64(squares) };
 }
 
 HsStatus HS_ISA_NAME(hs_cpu_importance_stats)(HsContext *context, const HsImportanceStatsArgs *args)
@@ -148,18 +139,15 @@ HsStatus HS_ISA_NAME(hs_cpu_importance_stats)(HsContext *context, const HsImport
 HS_SIMD double penalty_of(HsDtype dtype, bool weighted, const HsTensor *importance, const HsTensor *anchor,
                           const HsTensor *parameter, HsRowBlock range)
 {
-    HsF64x8 low = { 0 }, high = { 0 };
+    HsF64Parts sum = { 0 };
     HS_FOR_LANES(i, left, range.begin, range.end)
     {
         const HsF32x16 distance =
             hs_simd_load_part(dtype, parameter->data, i, left) - hs_simd_load_part(HS_F32, anchor->data, i, left);
-        HsF64x8 a, b, c, d;
-        hs_simd_widen(distance, &a, &b);
-        hs_simd_widen(weighted ? hs_simd_load_part(HS_F32, importance->data, i, left) : hs_simd_splat(1.0f), &c, &d);
-        low += a * a * c;
-        high += b * b * d;
+        const HsF32x16 weight = weighted ? hs_simd_load_part(HS_F32, importance->data, i, left) : hs_simd_splat(1.0f);
+        hs_simd_accumulate_products(&sum, hs_simd_square(hs_simd_widen(distance)), hs_simd_widen(weight));
     }
-    return hs_simd_sum_f64(low, high);
+    return hs_simd_sum_f64(sum);
 }
 
 static double part_penalty(const HsTensor *importance, const HsTensor *anchor, const HsTensor *parameter,

@@ -45,10 +45,10 @@ HS_SIMD float block_exponentials(Reading reading, const void *logits, int64_t be
 HS_SIMD float largest(HsDtype in, const void *logits, int64_t first, int64_t count)
 {
     const int64_t whole = count / HS_LANES * HS_LANES;
-    HsF32x16 most = hs_simd_splat(-INFINITY);
+    HsF32Parts most = { .whole = hs_simd_splat(-INFINITY) };
     for (int64_t i = 0; i < whole; i += HS_LANES)
-        most = hs_simd_max(hs_simd_load(in, logits, first + i), most);
-    float maximum = hs_simd_largest(most);
+        hs_simd_raise(&most, hs_simd_load(in, logits, first + i));
+    float maximum = hs_simd_largest(most.whole);
     const HsF32x16 rest = hs_simd_load_part(in, logits, first + whole, count - whole);
     for (int64_t i = 0; i < count - whole; i++)
         maximum = rest[i] > maximum ? rest[i] : maximum;

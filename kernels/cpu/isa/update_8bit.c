@@ -26,15 +26,11 @@ HS_SIMD HsF32x16 look_up(const float *table, HsI32x16 index)
     const __m512 high = _mm512_mask_blend_ps(odd, quarter[2], quarter[3]);
     return (HsF32x16)_mm512_mask_blend_ps(_mm512_test_epi32_mask(i, _mm512_set1_epi32(64)), low, high);
 #elif defined(__AVX2__)
-    HsI32x16 lanes = index;
-    HsF32x16 result;
-    __m256i half[2];
-    __m256 found[2];
-    memcpy(half, &lanes, sizeof half);
-    for (int h = 0; h < 2; h++)
-        found[h] = _mm256_i32gather_ps(table, half[h], 4);
-    memcpy(&result, found, sizeof result);
-    return result;
+    const HsI32Parts lanes = { .whole = index };
+    HsF32Parts found;
+    for (int i = 0; i < HS_PARTS; i++)
+        found.part[i] = (HsF32Part)_mm256_i32gather_ps(table, (__m256i)lanes.part[i], 4);
+    return found.whole;
 #else
     HsF32x16 result = { 0 };
     for (int i = 0; i < HS_LANES; i++)
@@ -65,6 +61,11 @@ HS_SIMD HsI32x16 load_codes(const uint8_t *codes, int64_t left)
         memcpy(&bytes, codes, (size_t)left);
 #if defined(__AVX512F__)
     return (HsI32x16)_mm512_cvtepu8_epi32((__m128i)bytes);
+#elif defined(__AVX2__)
+    HsI32Parts wide;
+    wide.part[0] = (HsI32Part)_mm256_cvtepu8_epi32((__m128i)bytes);
+    wide.part[1] = (HsI32Part)_mm256_cvtepu8_epi32(_mm_srli_si128((__m128i)bytes, 8));
+    return wide.whole;
 #else
     return __builtin_convertvector(bytes, HsI32x16);
 #endif
@@ -74,6 +75,9 @@ HS_SIMD void store_codes(uint8_t *codes, HsI32x16 values, int64_t left)
 {
 #if defined(__AVX512F__)
     const HsU8x16 bytes = (HsU8x16)_mm512_cvtepi32_epi8((__m512i)values);
+#elif defined(__AVX2__)
+    const __m256i words = (__m256i)hs_simd_narrow((HsU32x16)values);
+    const HsU8x16 bytes = (HsU8x16)_mm_packus_epi16(_mm256_castsi256_si128(words), _mm256_extracti128_si256(words, 1));
 #else
     const HsU8x16 bytes = __builtin_convertvector(values, HsU8x16);
 #endif
@@ -128,7 +132,7 @@ HS_SIMD HsI32x16 nearest_level(const HsDynamicMap *map, bool is_signed, HsF32x16
     /* the maximum first: of a NaN it makes what stands on its right */
     HsF32x16 line = x * of_decade(map->slope, decade) + of_decade(map->offset, decade);
     line = hs_simd_min(hs_simd_max(line, hs_simd_splat(0.0f)), hs_simd_splat(last));
-    const HsI32x16 guess = __builtin_convertvector(line, HsI32x16);
+    const HsI32x16 guess = hs_simd_to_i32(line);
     const HsF32x16 limit = is_signed ? look_up(map->limit, guess) : look_up_wide(map->limit, guess);
     return count_less(guess, limit, x);
 }
