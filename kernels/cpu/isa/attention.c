@@ -92,8 +92,9 @@ HS_SIMD void store_pair(const KeyTile *tile, int64_t key, int group, int part, H
     hs_group_store_part(tile->score, key + 1, group, part, second);
 }
 
-/* Hide from queries of a part the keys that they do not see. */
-HS_SIMD void hide_keys(const HsAttentionPlace *place, const KeyTile *tile, int group, int part, int64_t visible)
+/* Hide from queries of a part the keys that they do not see; first_keys: NULL where the group is not cut. */
+HS_SIMD void hide_keys(const HsAttentionPlace *place, const KeyTile *tile, int group, int part,
+                       const HsI32Parts *first_keys, int64_t visible)
 {
     const int64_t first = group * HS_LANES;
     if (place->diagonal)
@@ -103,22 +104,20 @@ HS_SIMD void hide_keys(const HsAttentionPlace *place, const KeyTile *tile, int g
                                 hs_part_hide(score, part, (int)(key - first), tile->factor < 0 ? INFINITY : -INFINITY));
         }
 
-    if (hs_attention_cut(place, group)) {
-        const HsI32Part first_keys = hs_attention_first_keys(place, group).part[part];
-        for (int key = 0; key < (int)visible; key++)
-            hs_group_store_part(tile->score, key, group, part,
-                                hs_part_select(first_keys > key, hs_part_splat(-INFINITY),
-                                               hs_group_load_part(tile->score, key, group, part)));
-    }
+    for (int key = 0; first_keys && key < (int)visible; key++)
+        hs_group_store_part(tile->score, key, group, part,
+                            hs_part_select(first_keys->part[part] > key, hs_part_splat(-INFINITY),
+                                           hs_group_load_part(tile->score, key, group, part)));
 }
 
 /* Scores of a part of a group become probabilities under the new maximum; returns 2^(old maximum - new maximum).  Four
  * chains of maxima and sums hide the latency; they are joined in a fixed order. */
-HS_SIMD HsF32Part softmax_part(const HsAttentionPlace *place, KeyTile tile, int group, int part, Softmax *softmax)
+HS_SIMD HsF32Part softmax_part(const HsAttentionPlace *place, KeyTile tile, int group, int part,
+                               const HsI32Parts *first_keys, Softmax *softmax)
 {
     const int64_t first = group * HS_LANES;
     const int64_t visible = place->diagonal && place->keys > first + HS_LANES ? first + HS_LANES : place->keys;
-    hide_keys(place, &tile, group, part, visible);
+    hide_keys(place, &tile, group, part, first_keys, visible);
 
     HsF32Part best[4], sums[4];
     for (int chain = 0; chain < 4; chain++) {
@@ -167,9 +166,13 @@ static void softmax_tile(const HsAttentionArgs *args, const HsAttentionPlace *pl
         tile.mask = &scratch->mask;
     }
     for (int group = 0; group * HS_LANES < place->queries; group++) {
+        const bool cut = hs_attention_cut(place, group);
+        HsI32Parts first_keys = { .whole = { 0 } };
+        if (cut)
+            first_keys = hs_attention_first_keys(place, group);
         HsF32Parts parts;
         for (int part = 0; part < HS_PARTS; part++)
-            parts.part[part] = softmax_part(place, tile, group, part, &softmax[group]);
+            parts.part[part] = softmax_part(place, tile, group, part, cut ? &first_keys : NULL, &softmax[group]);
         const HsF32x16 shrink = parts.whole;
         const HsI32x16 same = hs_simd_equal(shrink, hs_simd_splat(1.0f));
         const float others = hs_simd_sum(hs_simd_select(same, hs_simd_splat(0.0f), hs_simd_splat(1.0f)));

@@ -10,15 +10,13 @@
 /* level[c] of the sixteen codes in eight bytes, the upper half of each first. */
 HS_SIMD HsF32x16 levels_of(const unsigned char *codes, HsF32x16 levels)
 {
-#if defined(__AVX512F__)
-    const __m128i bytes = _mm_loadl_epi64((const __m128i *)(const void *)codes), four = _mm_set1_epi8(15);
-    const __m128i upper = _mm_and_si128(_mm_srli_epi16(bytes, 4), four), lower = _mm_and_si128(bytes, four);
-    const __m512i indices = _mm512_cvtepu8_epi32(_mm_unpacklo_epi8(upper, lower));
-    return (HsF32x16)_mm512_permutexvar_ps(indices, (__m512)levels);
-#elif defined(__AVX2__)
+#if defined(__AVX2__)
     const __m128i bytes = _mm_loadl_epi64((const __m128i *)(const void *)codes), four = _mm_set1_epi8(15);
     const __m128i upper = _mm_and_si128(_mm_srli_epi16(bytes, 4), four), lower = _mm_and_si128(bytes, four);
     const __m128i all = _mm_unpacklo_epi8(upper, lower);
+#if defined(__AVX512F__)
+    return (HsF32x16)_mm512_permutexvar_ps(_mm512_cvtepu8_epi32(all), (__m512)levels);
+#else
     const __m256i indices[HS_PARTS] = { _mm256_cvtepu8_epi32(all), _mm256_cvtepu8_epi32(_mm_srli_si128(all, 8)) };
     const HsF32Parts table = { .whole = levels };
     HsF32Parts found;
@@ -29,6 +27,7 @@ HS_SIMD HsF32x16 levels_of(const unsigned char *codes, HsF32x16 levels)
         found.part[i] = (HsF32Part)_mm256_blendv_ps(low, high, fourth_bit);
     }
     return found.whole;
+#endif
 #else
     float values[HS_LANES];
     (void)levels;
