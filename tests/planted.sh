@@ -40,6 +40,9 @@ link() {
         program=("$work/ops" --filter 'matmul_tiles/hopper*')
     elif [ "$op" = codes ]; then
         program=("$work/ops" --filter 'fp8_products/*')
+    elif [ "$op" = casts ]; then
+        program=(env HALFSTEP_EMU_SHARED=99 "$work/trainer" selftest --device emu --no-speed --op matmul --match 'cast to'
+            --force-tile mma-fp8-128x128)
     elif [ "$op" = agreement ]; then
         program=("$work/agreement" --device emu --tiny products)
     elif [ "$op" = unordered ]; then
@@ -390,6 +393,16 @@ plant 'codes across: half of k' $unit $unit 'k_begin * AccessB::elements, k_end 
 plant 'codes across: rows of c as along' $unit matmul_kernel.cuh 'row = rows_turned ? 2 : 1, half_row = rows_turned ? 1 : 8' \
     'row = 1, half_row = 8'
 plant 'codes across: columns of c as along' $unit matmul_kernel.cuh 'lane % 4 * (columns_turned ? 4 : 2)' 'lane % 4 * 2'
+op=casts
+plant 'casts: of numbers before they are rounded' $unit cast.cuh \
+    'rounded<Bf16>(values[i]), rounded<Bf16>(values[i + 1])' 'values[i], values[i + 1]'
+plant 'casts: by the scale of the cast before' $unit $unit 'cast.scaling->kept' 'cast.scaling->scale'
+plant 'casts: the format of values for gradients' $unit $unit 'CastTo<cast_format<order>>' 'CastTo<HS_E4M3>'
+plant 'casts: the half of the gate twice' $unit matmul_epilogue.cuh 'cast.store(at + g * stride + features, up)' \
+    'cast.store(at + g * stride + features, gate)'
+plant 'casts: nothing is counted' $unit cast.cuh 'count_pair<format>(x, low, high, pair, *counts);' ''
+plant 'casts: the factor of the cast before' $unit cast.cuh 'out.scaling->inverse = 1.0f / out.scaling->kept;' ''
+plant 'casts: no largest magnitude' matmul.cu matmul.cu '&args->cast.scaling->amax' '&args->cast.scaling->scale'
 
 # Largest magnitudes of what is stored.
 card=227 op=matmul epilogue=matmul_hopper_epilogue.cuh

@@ -80,6 +80,14 @@ static void adapt_c(const void *arguments, HsOperandRow *c)
     c->shape = hs_epilogue_gates(args->epilogue) ? "M N/2" : hs_epilogue_ungates(args->epilogue) ? "M 2N" : "M N";
 }
 
+static double bytes_c(const void *arguments, const HsTensor *c)
+{
+    const HsMatmulArgs *args = arguments;
+    if (hs_codes_present(&args->cast))
+        return bytes_of_codes(&args->cast);
+    return (args->accumulate ? 2.0 : 1.0) * bytes_of(c);
+}
+
 /* The weight, and its packed copy. */
 static double bytes_packed(const void *arguments, const HsTensor *w)
 {
@@ -418,7 +426,7 @@ const HsOperands hs_operands = {
     .matmul.rows = { ROW(a, READ, ACT, "M K", .adapt = adapt_a, .bytes = bytes_a),
                      ROW(b, READ, ACT, "K N", .like = "a", .adapt = adapt_b, .bytes = bytes_b),
                      ROW(addend, READ, ACT, "M N", .optional = true), ROW(bias, READ, WIDE, "N", .optional = true),
-                     ROW(c, WRITE, ACT, "M N", .finds = true, .adapt = adapt_c),
+                     ROW(c, WRITE, ACT, "M N", .finds = true, .adapt = adapt_c, .bytes = bytes_c),
                      ROW(residual, READ, ACT, "M N", .optional = true), ROW(pre, WRITE, ACT, "M N", .adapt = adapt_pre),
                      ROW(row_sums, UPDATE, WIDE, "M", .optional = true) },
 #undef A

@@ -19,6 +19,8 @@
 #ifndef HS_KERNELS_OPS_OPS_H
 #define HS_KERNELS_OPS_OPS_H
 
+#include <string.h>
+
 #include "kernels/base/rng.h"
 #include "kernels/base/tensor.h"
 #include "kernels/ops/codes.h"
@@ -210,6 +212,9 @@ HS_CODE_FUNCTION HsEpilogue hs_epilogue_gradient(HsEpilogue forward)
  * alpha: a factor of the sum, not 0.  addend [M,N] act, optional, added before the epilogue.  bias [N] f32.
  * residual [M,N] act, may be c itself.  pre [M,N] act.  SwiGLU and GEGLU take neither residual nor accumulate.
  * c does not accumulate where its amax is asked for.
+ * cast: optional, [rows of c, columns of c] in FP8 with one scale a tensor: what quantize makes of c by the scale that its
+ * scaling kept, recorded (hs_cast_of_product).  Such a c is bf16 and does not accumulate, and may be left as it was: the
+ * codes are all that is read of it.
  * row_sums [M] f32, optional, accumulated: row_sums[m] += sum over k of op(a)[m,k], of a as it is stored, whatever alpha
  * and policy say.  With transpose_a only, and not with SwiGLU or GEGLU: the bias's gradient, made with the weight's.
  * b may be packed, or in four bits: its columns as stored are a multiple of HS_NF4_RUN then, and a is not transposed.
@@ -229,6 +234,7 @@ typedef struct HsMatmulArgs {
     HsEpilogue epilogue;
     bool accumulate, symmetric;
     HsTensor c, row_sums;
+    HsCodes cast;
 } HsMatmulArgs;
 
 /* w act [rows, columns]; transposed: op(b) = w^T, so k = columns, n = rows; else k = rows, n = columns. */
@@ -261,6 +267,18 @@ typedef struct HsQuantizeArgs {
     bool stochastic;
     HsRng rng;
 } HsQuantizeArgs;
+
+/* The cast that a product's `cast` asks for, of a c that is there. */
+static inline HsQuantizeArgs hs_cast_of_product(const HsMatmulArgs *args)
+{
+    HsQuantizeArgs cast;
+    memset(&cast, 0, sizeof cast);
+    cast.x = args->c;
+    cast.along = args->cast;
+    cast.source = HS_SCALE_KEPT;
+    cast.records = true;
+    return cast;
+}
 
 /* The end of a step, for `count` scalings: each one's amax becomes the newest entry of its history, a ring of L, unless it
  * is 0 (nothing was quantized) or not finite; kept = largest 2^-margin / amax, the history's maximum or its newest entry;

@@ -128,7 +128,7 @@ static HsMatmulArgs with_scales(const HsMatmulArgs *args)
     return scaled;
 }
 
-HsStatus hs_ref_matmul(HsContext *context, const HsMatmulArgs *given)
+static HsStatus multiply(HsContext *context, const HsMatmulArgs *given)
 {
     const HsMatmulArgs scaled = with_scales(given), *const args = &scaled;
     if (hs_epilogue_gates(args->epilogue)) { /* of pre as stored: backward will read the same numbers */
@@ -138,7 +138,7 @@ HsStatus hs_ref_matmul(HsContext *context, const HsMatmulArgs *given)
         product.pre = (HsTensor){ 0 };
         const HsUnaryArgs swiglu = { .gate = hs_epilogue_activation(args->epilogue), .x = args->pre, .y = args->c };
         product.alpha = given->alpha;
-        HS_TRY(hs_ref_matmul(context, &product));
+        HS_TRY(multiply(context, &product));
         return hs_ref_swiglu_forward(context, &swiglu);
     }
     const int64_t rows = args->c.shape[0], columns = args->b.values.shape[args->transpose_b ? 0 : 1];
@@ -167,6 +167,13 @@ HsStatus hs_ref_matmul(HsContext *context, const HsMatmulArgs *given)
         return HS_OK;
     const HsBiasBackwardArgs sums = { .dy = args->a.values, .dbias = args->row_sums };
     return hs_ref_bias_backward(context, &sums);
+}
+
+HsStatus hs_ref_matmul(HsContext *context, const HsMatmulArgs *args)
+{
+    const HsQuantizeArgs cast = hs_cast_of_product(args);
+    HS_TRY(multiply(context, args));
+    return hs_codes_present(&args->cast) ? hs_ref_quantize(context, &cast) : HS_OK;
 }
 
 /* Nothing is packed: packed_bytes is 0, data stays NULL, and matmul reads b.  The description is filled all the same,

@@ -3,11 +3,12 @@
  * Cases of the matrix products: every layout, dtype and epilogue at sizes below, at and above the edges of tiles.
  */
 #include <stdlib.h>
+#include <string.h>
 
 #include "runtime/selftest/bounds.h"
 #include "runtime/selftest/coded.h"
 
-enum { A, B, ADDEND, BIAS, RESIDUAL, PRE, C, ROW_SUMS };
+enum { A, B, ADDEND, BIAS, RESIDUAL, PRE, C, ROW_SUMS, CODES, SCALING };
 
 /* rows M, columns N, depth K */
 #define LAYOUTS(dtype, out, m, n, k)                                                                          \
@@ -219,6 +220,36 @@ enum { A, B, ADDEND, BIAS, RESIDUAL, PRE, C, ROW_SUMS };
         ROWS(m, n, k, HS_E4M3, HS_E4M3, HS_SCALE_BLOCK), ROWS(m, n, k, HS_E4M3, HS_E4M3, HS_SCALE_MX),  \
         ROWS(m, n, k, HS_E2M1, HS_E2M1, HS_SCALE_NV)
 
+/* Codes in place of c: as the linear layers around an activation leave them, where the product has operands in codes; and
+ * where those are a pass apart. */
+#define CAST_CASE(m, n, k, a, format, ...)                                                             \
+    {                                                                                                  \
+        HS_BF16, HS_BF16, HS_BF16, m, n, k, .policy = { a, HS_E4M3, HS_SCALE_TENSOR }, .cast = format, \
+                                            .options = __VA_ARGS__                                     \
+    }
+#define CASTS(m, n, k)                                                                                                 \
+    CAST_CASE(m, n, k, HS_E4M3, HS_E4M3, HS_CASE_TRANSPOSE_B),                                                         \
+        CAST_CASE(m, n, k, HS_E4M3, HS_E4M3, HS_CASE_TRANSPOSE_B | HS_CASE_PRE | HS_CASE_BIAS,                         \
+                  .epilogue = HS_EPILOGUE_GELU),                                                                       \
+        CAST_CASE(m, n, k, HS_E4M3, HS_E4M3, HS_CASE_TRANSPOSE_B | HS_CASE_PRE | HS_CASE_RESIDUAL,                     \
+                  .epilogue = HS_EPILOGUE_RELU2),                                                                      \
+        CAST_CASE(m, 2 * (n), k, HS_E4M3, HS_E4M3, HS_CASE_TRANSPOSE_B | HS_CASE_PRE, .epilogue = HS_EPILOGUE_SWIGLU), \
+        CAST_CASE(m, 2 * (n), k, HS_E4M3, HS_E4M3, HS_CASE_TRANSPOSE_B | HS_CASE_PRE | HS_CASE_BIAS,                   \
+                  .epilogue = HS_EPILOGUE_GEGLU),                                                                      \
+        CAST_CASE(m, n, k, HS_E5M2, HS_E5M2, 0),                                                                       \
+        CAST_CASE(m, n, k, HS_E5M2, HS_E5M2, HS_CASE_PRE, .epilogue = HS_EPILOGUE_GELU_BACKWARD),                      \
+        CAST_CASE(m, n, k, HS_E5M2, HS_E5M2, HS_CASE_PRE, .epilogue = HS_EPILOGUE_RELU2_BACKWARD),                     \
+        CAST_CASE(m, n, k, HS_E5M2, HS_E5M2, HS_CASE_PRE, .epilogue = HS_EPILOGUE_SWIGLU_BACKWARD),                    \
+        CAST_CASE(m, n, k, HS_E5M2, HS_E5M2, HS_CASE_PRE, .epilogue = HS_EPILOGUE_GEGLU_BACKWARD)
+#define CASTS_APART(m, n, k)                                                                            \
+    CAST_CASE(m, n, k, HS_E4M3, HS_E5M2, HS_CASE_TRANSPOSE_B), CAST_CASE(m, n, k, HS_E5M2, HS_E4M3, 0), \
+        CAST_CASE(m, n, k, HS_E4M3, HS_E4M3, HS_CASE_TRANSPOSE_B | HS_CASE_ADDEND),                     \
+        CAST_CASE(m, n, k, HS_E5M2, HS_E5M2, HS_CASE_TRANSPOSE_A),                                      \
+    {                                                                                                   \
+        HS_BF16, HS_BF16, HS_BF16, m, 2 * (n), k, .cast = HS_E4M3, .epilogue = HS_EPILOGUE_SWIGLU,      \
+                                                  .options = HS_CASE_TRANSPOSE_B | HS_CASE_PRE          \
+    }
+
 static const HsCase matmul_cases[] = {
     DTYPES(1, 1, 1),
     DTYPES(2, 3, 7),
@@ -300,6 +331,12 @@ static const HsCase matmul_cases[] = {
     CODED_FORMATS(CODED_FUNCTIONS, 17, 63, 65),
     CODED_FORMATS(CODED_FUNCTIONS, 136, 264, 40),
     CODED_FORMATS(CODED_FUNCTIONS, 130, 72, 656),
+    CASTS(17, 63, 65), /* by no kernel of codes */
+    CASTS(16, 16, 16),
+    CASTS(144, 272, 48), /* several tiles */
+    CASTS(70, 132, 208), /* rows and columns that no tile has */
+    CASTS(40, 48, 2320), /* sums that are promoted */
+    CASTS_APART(40, 48, 64),
 };
 
 #define PACKED(m, n, k)                                                                                            \
@@ -373,8 +410,14 @@ static void declare(HsTrial *trial)
     operands[C] = reads_c ? hs_updated("c", 1.0, c) : hs_output("c", c);
     if (config->sums)
         operands[ROW_SUMS] = hs_updated("row_sums", 1.0, hs_tensor_1d(NULL, HS_F32, m));
-    if (!hs_case_has(trial, HS_CASE_ACCUMULATE))
+    if (!hs_case_has(trial, HS_CASE_ACCUMULATE) && config->cast == HS_F32)
         hs_trial_ask_amax(trial, C);
+    if (config->cast != HS_F32) {
+        operands[CODES] = hs_output("codes", hs_tensor_1d(NULL, HS_U8, m * c.shape[1]));
+        operands[SCALING] =
+            hs_filled(hs_updated("scaling", 0.0, hs_tensor_1d(NULL, HS_U8, sizeof(HsScaling))), HS_FILL_ZERO);
+        operands[SCALING].parameter = true;
+    }
     int64_t counts[MOST_PARTS];
     trial->quantized = hs_nf4_shape(counts, counts_of_parts(trial, counts));
 }
@@ -383,6 +426,16 @@ static void declare(HsTrial *trial)
  * what codes can. */
 static HsStatus prepare(HsTrial *trial, HsContext *reference)
 {
+    if (trial->config->cast != HS_F32)
+        *(HsScaling *)trial->operands[SCALING].image = (HsScaling){ .scale = 24.0f,
+                                                                    .inverse = 1.0f / 24.0f,
+                                                                    .kept = trial->config->columns % 32 ? 3.0f : 900.0f,
+                                                                    .largest = 448.0f,
+                                                                    .amax = 0.25f,
+                                                                    .recorded = 3,
+                                                                    .elements = 7,
+                                                                    .saturated = 2,
+                                                                    .zeroed = 1 };
     if (hs_case_coded(trial->config))
         return hs_trial_encode(trial, reference, &trial->operands[A], &trial->operands[B]);
     const HsTrialOperand *b = &trial->operands[B];
@@ -458,7 +511,9 @@ static HsStatus pack(HsTrial *trial, HsContext *context, const HsTensor *t, HsTe
 static double bytes_of(const HsTrial *trial, const HsContext *context)
 {
     (void)context;
-    const double bytes = hs_trial_bytes(trial);
+    double bytes = hs_trial_bytes(trial);
+    if (trial->config->cast != HS_F32) /* codes are all that is left of c */
+        bytes -= hs_operand_bytes(&trial->operands[C]);
     if (hs_case_coded(trial->config))
         return bytes - hs_operand_bytes(&trial->operands[A]) - hs_operand_bytes(&trial->operands[B]) +
                hs_trial_coded_bytes(trial);
@@ -470,6 +525,12 @@ static double bytes_of(const HsTrial *trial, const HsContext *context)
 static float alpha_of(const HsTrial *trial)
 {
     return trial->config->alpha != 0.0f ? trial->config->alpha : 1.0f;
+}
+
+static HsCodes cast_of(const HsTrial *trial, void *codes, void *scaling)
+{
+    const HsTensor *const c = &trial->operands[C].tensor;
+    return (HsCodes){ trial->config->cast, HS_SCALE_TENSOR, c->shape[0], c->shape[1], codes, NULL, scaling };
 }
 
 static HsStatus call(HsTrial *trial, HsContext *context, const HsTensor *t)
@@ -491,21 +552,40 @@ static HsStatus call(HsTrial *trial, HsContext *context, const HsTensor *t)
     HsOperand right = packed ? hs_operand_packed(b, &trial->packed) : hs_operand(b);
     if (quantized)
         right = hs_operand_nf4(b, trial->quantized);
-    return hs_op_matmul(context,
-                        &(HsMatmulArgs){ .a = coded && !decoded ? hs_operand_codes(codes[0]) : hs_operand(a),
-                                         .b = coded && !decoded ? hs_operand_codes(codes[1]) : right,
-                                         .transpose_a = hs_case_has(trial, HS_CASE_TRANSPOSE_A),
-                                         .transpose_b = hs_case_has(trial, HS_CASE_TRANSPOSE_B),
-                                         .policy = decoded ? as_is : trial->config->policy,
-                                         .alpha = alpha_of(trial) * (decoded ? hs_trial_coded_factor(trial) : 1.0f),
-                                         .addend = t[ADDEND],
-                                         .bias = t[BIAS],
-                                         .residual = in_place ? t[C] : t[RESIDUAL],
-                                         .pre = t[PRE],
-                                         .epilogue = trial->config->epilogue,
-                                         .accumulate = hs_case_has(trial, HS_CASE_ACCUMULATE),
-                                         .c = t[C],
-                                         .row_sums = t[ROW_SUMS] });
+    HsMatmulArgs args = { .a = coded && !decoded ? hs_operand_codes(codes[0]) : hs_operand(a),
+                          .b = coded && !decoded ? hs_operand_codes(codes[1]) : right,
+                          .transpose_a = hs_case_has(trial, HS_CASE_TRANSPOSE_A),
+                          .transpose_b = hs_case_has(trial, HS_CASE_TRANSPOSE_B),
+                          .policy = decoded ? as_is : trial->config->policy,
+                          .alpha = alpha_of(trial) * (decoded ? hs_trial_coded_factor(trial) : 1.0f),
+                          .addend = t[ADDEND],
+                          .bias = t[BIAS],
+                          .residual = in_place ? t[C] : t[RESIDUAL],
+                          .pre = t[PRE],
+                          .epilogue = trial->config->epilogue,
+                          .accumulate = hs_case_has(trial, HS_CASE_ACCUMULATE),
+                          .c = t[C],
+                          .row_sums = t[ROW_SUMS] };
+    HS_TRY(hs_op_matmul(context, &args));
+    if (trial->config->cast == HS_F32 || a.dtype == HS_F64)
+        return HS_OK;
+    args.cast = cast_of(trial, t[CODES].data, t[SCALING].data); /* once more, as a c that is cast may not be stored */
+    return hs_op_matmul(context, &args);
+}
+
+/* Codes are those that quantize makes of what the backend stores, by the kernels that store it: all but their sums'
+ * roundings is compared. */
+static HsStatus follow(HsTrial *trial, HsContext *reference, void *const *stored)
+{
+    HsTrialOperand *const operands = trial->operands;
+    HsMatmulArgs args = { .c = operands[C].tensor };
+    if (trial->config->cast == HS_F32)
+        return HS_OK;
+    args.c.data = stored[C];
+    memcpy(operands[SCALING].exact.data, operands[SCALING].image, sizeof(HsScaling));
+    args.cast = cast_of(trial, operands[CODES].exact.data, operands[SCALING].exact.data);
+    const HsQuantizeArgs cast = hs_cast_of_product(&args);
+    return hs_op_quantize(reference, &cast);
 }
 
 /* sum_k |a| |b| of one element: what the rounding errors of its sum scale with. */
@@ -673,6 +753,7 @@ const HsOpTest hs_op_test_matmul = {
     .bytes = bytes_of,
     .bound = bound,
     .call = call,
+    .follow = follow,
 };
 
 static const HsCase pack_timed[] = {

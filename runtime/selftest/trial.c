@@ -76,6 +76,8 @@ const char *hs_case_describe(const HsCase *config, char *text, size_t bytes)
     if (config->policy.granularity != HS_SCALE_NONE && length < (int)bytes)
         length += snprintf(text + length, bytes - (size_t)length, ", %s x %s, %s", hs_dtype_name(config->policy.a),
                            hs_dtype_name(config->policy.b), scale_names[config->policy.granularity]);
+    if (config->cast != HS_F32 && length < (int)bytes)
+        length += snprintf(text + length, bytes - (size_t)length, ", cast to %s", hs_dtype_name(config->cast));
     if (config->quantized > 0 && length < (int)bytes)
         length += snprintf(text + length, bytes - (size_t)length, ", nf4 of %d", config->quantized);
     if (config->alpha != 0.0f && length < (int)bytes)
@@ -440,16 +442,29 @@ static HsStatus compare_threads(HsTrial *trial, HsContext *context, void **befor
     return HS_OK;
 }
 
+static HsStatus follow(HsTrial *trial, void *const *stored)
+{
+    HsDevice host;
+    if (!trial->test->follow)
+        return HS_OK;
+    HS_TRY(hs_device_host_init(&host));
+    HsContext reference = { .backend = hs_backend_ref(), .device = &host, .threads = 1 };
+    return trial->test->follow(trial, &reference, stored);
+}
+
 HsStatus hs_trial_compare(HsTrial *trial, HsContext *context)
 {
     void *found[HS_TRIAL_OPERANDS] = { 0 };
     HsStatus status;
     HS_TRY_GOTO(status, hs_trial_upload(trial, context), done);
     HS_TRY_GOTO(status, hs_trial_call(trial, context), done);
+    for (int i = 0; i < HS_TRIAL_OPERANDS; i++)
+        if (hs_operand_present(trial, i))
+            HS_TRY_GOTO(status, download(trial, context, &trial->operands[i], &found[i]), done);
+    HS_TRY_GOTO(status, follow(trial, found), done);
     for (int i = 0; i < HS_TRIAL_OPERANDS; i++) {
         if (!hs_operand_present(trial, i))
             continue;
-        HS_TRY_GOTO(status, download(trial, context, &trial->operands[i], &found[i]), done);
         const HsTrialOperand *const operand = &trial->operands[i];
         if (operand->role != HS_ROLE_INPUT)
             trial->hash = hs_hash_bytes(trial->hash, found[i], hs_tensor_bytes(&operand->tensor));

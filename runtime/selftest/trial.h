@@ -78,6 +78,7 @@ typedef struct HsCase {
     HsProductPolicy policy; /* of a product */
     float alpha;            /* of a product, or of an embedding: its factor; 0: 1 */
     HsMomentMap map;        /* of moments in 8 bits */
+    HsDtype cast;           /* of a product: codes in place of c; 0: none */
     int quantized; /* a product's b comes in four bits, as that many tensors stacked along its rows; 0: as it is */
 } HsCase;
 
@@ -120,7 +121,8 @@ typedef struct HsTrial HsTrial;
  * `prepare` (may be NULL) replaces random images by consistent ones, and where `reference` is NULL, for timing, by
  * plausible ones; `bound` fills error (NULL: zero); `call` runs the operation on tensors, one per operand; `accepts`
  * (may be NULL) judges an element of an output of integers that differs from the reference's: rounding can move a
- * choice where a distance to the result means nothing.
+ * choice where a distance to the result means nothing.  `follow` (may be NULL) makes the exact result of outputs that follow
+ * from another one as the backend stored it: `stored` has every operand's bytes.
  *
  * `timed` are cases as training GPT-2 124M (or, for what GPT-2 lacks, a Llama of its size) on 4096 tokens has them.
  * speed.c enlarges those that are bound by memory until no cache holds them.  `timed_call` (NULL: call) is what is
@@ -137,6 +139,7 @@ typedef struct HsOpTest {
     void (*bound)(HsTrial *trial);
     HsStatus (*call)(HsTrial *trial, HsContext *context, const HsTensor *tensors);
     bool (*accepts)(const HsTrial *trial, int operand, int64_t element, double value);
+    HsStatus (*follow)(HsTrial *trial, HsContext *reference, void *const *stored);
     HsStatus (*timed_call)(HsTrial *trial, HsContext *context, const HsTensor *tensors);
     double (*bytes)(const HsTrial *trial, const HsContext *context);
 } HsOpTest;

@@ -72,7 +72,8 @@ static void expect_agreement(const char *op, const HsOpTest *test, const HsCase 
     }
     hs_trial_place_amax(&trial, tensors);
     cr_assert_eq(test->call(&trial, &context, tensors), HS_OK, "%s: %s", op, hs_error_message());
-    cr_assert_eq(listener.calls, 1, "%s: %d calls", op, listener.calls);
+    /* A product is repeated with a c that is cast, whose cost is compared. */
+    cr_assert_eq(listener.calls, config->cast == HS_F32 ? 1 : 2, "%s: %d calls", op, listener.calls);
     const double expected = hs_speed_bytes(&trial, &context);
     const bool more = strncmp(op, "embedding", strlen("embedding")) == 0,
                fewer = strcmp(op, "penalty") == 0 || strcmp(op, "begin_step") == 0;

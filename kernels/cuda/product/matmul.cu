@@ -251,6 +251,8 @@ MatmulOutput matmul_output_of(const HsMatmulArgs *args)
     output.accumulate = args->accumulate;
     output.row_sums = NULL;
     output.amax = amax_out(args->c);
+    if (args->cast.scaling != NULL)
+        output.amax.to = reinterpret_cast<unsigned *>(&args->cast.scaling->amax);
     output.vector = output.columns % 4 == 0 && fours_aligned(args->c) && fours_aligned(args->addend) &&
                     fours_aligned(args->residual) && fours_aligned(args->pre) && fours_aligned(args->bias);
     return output;
@@ -474,8 +476,26 @@ static HsStatus multiply(HsContext *context, const HsMatmulArgs *args)
     return op::bias_backward(context, &sums);
 }
 
+/* Whether c is stored, and cast by a kernel behind the product. */
+static bool is_cast_apart(const HsContext *context, const HsMatmulArgs *args)
+{
+    if (!casts_as_it_stores(args) || options_of(context).cublaslt ||
+        (hs_epilogue_reshapes(args->epilogue) && is_gate_apart(context, args)))
+        return true;
+    const ChosenProduct product = choose(context, args);
+    return product.shape.family != MATMUL_FP8 || product.choice.hopper || !matmul_output_of(args).vector ||
+           is_finished_apart(args, product.shape, product.choice.slices);
+}
+
 HsStatus op::matmul(HsContext *context, const HsMatmulArgs *args)
 {
+    if (hs_codes_present(&args->cast) && is_cast_apart(context, args)) {
+        const HsQuantizeArgs cast = hs_cast_of_product(args);
+        HsMatmulArgs product = *args;
+        product.cast = HsCodes{};
+        HS_TRY(op::matmul(context, &product));
+        return op::quantize(context, &cast);
+    }
     const bool gated = hs_epilogue_reshapes(args->epilogue) && !is_gate_apart(context, args);
     if (gated || !is_decoded(context, args))
         return multiply(context, args);

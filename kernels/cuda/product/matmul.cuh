@@ -15,6 +15,7 @@
  *     matmul_f32.cu       exact f32 products (FFMA)
  *     matmul_nf4.cuh      a right operand in four bits, decoded on its way into shared memory; matmul_nf4.cu
  *     matmul_epilogue.cuh everything after the sum, for all of them
+ *     cast.cuh            codes in place of c, by the products of FP8 codes on 8.9 and 12.0
  *     cublaslt.cu         the rival
  *
  * Determinism: a sum over k has one fixed order, given by the shape and the device; no atomics.

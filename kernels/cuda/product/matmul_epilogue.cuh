@@ -6,6 +6,8 @@
  *
  * Gates: two columns of sums make one of c, or one makes two (finish_gated, finish_ungated).
  *
+ * Cast (cast.cuh): what is left in place of c's values, ValuesAsTheyAre or CastTo.
+ *
  * A thread holds `count` groups of `width` neighbouring columns, one below the other.  The options are run-time
  * branches that every thread takes alike, around unrolled loops: all groups' loads are in flight before the first is
  * used (addends come from DRAM, several hundred cycles away), and one kernel serves every epilogue and output format.
@@ -13,6 +15,7 @@
 #ifndef HS_KERNELS_CUDA_PRODUCT_MATMUL_EPILOGUE_CUH
 #define HS_KERNELS_CUDA_PRODUCT_MATMUL_EPILOGUE_CUH
 
+#include "kernels/cuda/product/cast.cuh"
 #include "kernels/cuda/product/matmul.cuh"
 #include "kernels/cuda/toolbox/activation.cuh"
 
@@ -129,9 +132,20 @@ HS_DEVICE uint32_t largest_of_groups(const MatmulOutput &output, const MatmulPla
     return most;
 }
 
+template <typename Cast, int count>
+HS_DEVICE void cast_groups(const Cast &cast, const MatmulOutput &output, const MatmulPlace &place,
+                           const float (&values)[count][4])
+{
+#pragma unroll
+    for (int g = 0; g < count; g++)
+        if (place.inside(output, g))
+            cast.store(place.index(output, g), values[g]);
+}
+
 /* values: the sums; used up.  Returns what leave_amax wants; 0 where amax is not wanted. */
-template <int count, int width>
-HS_DEVICE uint32_t finish_groups(const MatmulOutput &output, const MatmulPlace &place, float (&values)[count][width])
+template <int count, int width, typename Cast = ValuesAsTheyAre>
+HS_DEVICE uint32_t finish_groups(const MatmulOutput &output, const MatmulPlace &place, float (&values)[count][width],
+                                 const Cast &cast = Cast())
 {
     float others[count][width];
     if (output.bias != NULL) {
@@ -172,7 +186,10 @@ HS_DEVICE uint32_t finish_groups(const MatmulOutput &output, const MatmulPlace &
             for (int i = 0; i < width; i++)
                 values[g][i] += others[g][i];
     }
-    store_groups(output.c, output, place, values);
+    if constexpr (Cast::casts)
+        cast_groups(cast, output, place, values);
+    else
+        store_groups(output.c, output, place, values);
     return output.amax.to != NULL ? largest_of_groups(output, place, values) : 0;
 }
 
@@ -191,14 +208,14 @@ template <int columns_> struct MatmulStaging {
  * that a warp reads and writes whole 32-byte sectors of every tensor.  Without vectors: single elements, likewise.
  * Staging: where sums lie; four neighbouring columns lie together.
  * count: groups a lane takes at once; more hide latency better and take more registers.
- * Returns the lane's largest magnitude, as finish_groups. */
-template <typename Staging, int count>
+ * What is cast comes as vectors.  Returns the lane's largest magnitude, as finish_groups. */
+template <typename Staging, int count, typename Cast = ValuesAsTheyAre>
 HS_DEVICE uint32_t finish_staged(const MatmulOutput &output, const float *staging, int lane, int first_row,
-                                 int first_column)
+                                 int first_column, const Cast &cast = Cast())
 {
     constexpr int columns = Staging::columns;
     uint32_t most = 0;
-    if (output.vector) {
+    if (Cast::casts || output.vector) {
         constexpr int row_lanes = columns / 4, row_step = WARP_SIZE / row_lanes;
         static_assert(Staging::rows % (row_step * count) == 0, "whole groups");
         const int column = lane % row_lanes * 4;
@@ -212,10 +229,10 @@ HS_DEVICE uint32_t finish_staged(const MatmulOutput &output, const float *stagin
                 for (int i = 0; i < 4; i++)
                     values[g][i] = pack.value[i];
             }
-            most = larger(
-                most, finish_groups(output, MatmulPlace{ first_row + row, row_step, first_column + column }, values));
+            const MatmulPlace place = { first_row + row, row_step, first_column + column };
+            most = larger(most, finish_groups(output, place, values, cast));
         }
-    } else {
+    } else if constexpr (!Cast::casts) {
 #pragma unroll 1
         for (int column = lane; column < columns; column += WARP_SIZE) {
 #pragma unroll 1
@@ -235,9 +252,9 @@ HS_DEVICE uint32_t finish_staged(const MatmulOutput &output, const float *stagin
 /* Of 16 staged rows the columns are, by turns, `half` gates and the linear halves of as many features: both go to
  * pre = [gate | up], and f(gate) up, of both as they are stored, to c.  first_feature: the warp's.  Lanes take four
  * features; what finish_staged says of sectors and of what is returned holds. */
-template <typename Staging, int half, typename T, HsActivation f>
+template <typename Staging, int half, typename T, HsActivation f, typename Cast>
 HS_DEVICE uint32_t finish_gated(const MatmulOutput &output, const float *staging, int lane, int first_row,
-                                int first_feature)
+                                int first_feature, const Cast &cast)
 {
     constexpr int row_lanes = Staging::columns / 8, row_step = WARP_SIZE / row_lanes;
     const int offset = lane % row_lanes * 4, feature = first_feature + offset, features = output.columns / 2;
@@ -270,7 +287,10 @@ HS_DEVICE uint32_t finish_gated(const MatmulOutput &output, const float *staging
         }
         store_pack<T, 4>(pre + at_pre, gate);
         store_pack<T, 4>(pre + at_pre + features, up);
-        store_pack<T, 4>(c + at, result);
+        if constexpr (Cast::casts)
+            cast.store(at, values);
+        else
+            store_pack<T, 4>(c + at, result);
         most = largest_of(values, most);
     }
     return output.amax.to != NULL ? most : 0;
@@ -278,9 +298,9 @@ HS_DEVICE uint32_t finish_gated(const MatmulOutput &output, const float *staging
 
 /* The gradient of 16 staged rows, each column of which becomes two: [value up f'(gate) | value f(gate)], of value as a
  * tensor of c's dtype would have it. */
-template <typename Staging, int count, typename T, HsActivation f>
+template <typename Staging, int count, typename T, HsActivation f, typename Cast>
 HS_DEVICE uint32_t finish_ungated(const MatmulOutput &output, const float *staging, int lane, int first_row,
-                                  int first_column)
+                                  int first_column, const Cast &cast)
 {
     constexpr int row_lanes = Staging::columns / 4, row_step = WARP_SIZE / row_lanes;
     static_assert(Staging::rows % (row_step * count) == 0, "whole groups");
@@ -317,8 +337,13 @@ HS_DEVICE uint32_t finish_ungated(const MatmulOutput &output, const float *stagi
                 round_to(dgate.value[i], gate[i]);
                 round_to(dup.value[i], up[i]);
             }
-            store_pack<T, 4>(c + at + g * stride, dgate);
-            store_pack<T, 4>(c + at + g * stride + features, dup);
+            if constexpr (Cast::casts) {
+                cast.store(at + g * stride, gate);
+                cast.store(at + g * stride + features, up);
+            } else {
+                store_pack<T, 4>(c + at + g * stride, dgate);
+                store_pack<T, 4>(c + at + g * stride + features, dup);
+            }
             most = largest_of(up, largest_of(gate, most));
         }
     }

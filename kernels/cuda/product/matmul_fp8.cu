@@ -135,9 +135,12 @@ HS_DEVICE void multiply_step(const ReaderA &read_a, const ReaderB &read_b, const
     }
 }
 
-template <typename A, typename Tile, Fp8Sum sum, MatmulGate gate, Fp8Order order = FP8_ALONG>
+/* What c is cast to in place of its values: forward it is the next product's x, backward a dy. */
+template <Fp8Order order> constexpr HsDtype cast_format = order == FP8_ALONG ? HS_E4M3 : HS_E5M2;
+
+template <typename A, typename Tile, Fp8Sum sum, MatmulGate gate, Fp8Order order, bool casts>
 __global__ void __launch_bounds__(Tile::threads, Tile::blocks)
-    matmul_fp8_kernel(const MatmulParameters parameters, const Fp8Scales scales)
+    matmul_fp8_kernel(const MatmulParameters parameters, const Fp8Scales scales, const CastOut cast)
 {
     HS_DYNAMIC_SHARED(unsigned char, shared);
     begin_after_kernel_before();
@@ -205,12 +208,20 @@ __global__ void __launch_bounds__(Tile::threads, Tile::blocks)
     MatmulOutput output = parameters.output;
     if (gridDim.y > 1) /* one slice of k: its sums go to its own part of the workspace */
         output.c.data = static_cast<float *>(output.c.data) + (int64_t)blockIdx.y * output.rows * output.columns;
-    finish_tile<Tile, Bf16, gate, order == FP8_BOTH_ACROSS, order != FP8_ALONG>(
-        output, sums, reinterpret_cast<float *>(shared), first_row, first_column);
+    constexpr bool a_across = order == FP8_BOTH_ACROSS, b_across = order != FP8_ALONG;
+    float *const staging = reinterpret_cast<float *>(shared);
+    if constexpr (casts) {
+        CastCounts counts = {};
+        const CastTo<cast_format<order>> to = { cast.data, cast.scaling->kept, &counts };
+        finish_tile<Tile, Bf16, gate, a_across, b_across>(output, sums, staging, first_row, first_column, to);
+        leave_cast(cast, counts);
+    } else {
+        finish_tile<Tile, Bf16, gate, a_across, b_across>(output, sums, staging, first_row, first_column);
+    }
 }
 
-template <typename A, Fp8Sum sum, MatmulGate gate, Fp8Order order = FP8_ALONG>
-HsStatus launch_gate(HsContext *context, MatmulParameters &parameters, const Fp8Scales &scales, int slices)
+template <typename A, Fp8Sum sum, MatmulGate gate, Fp8Order order, bool casts>
+HsStatus launch_cast(HsContext *context, MatmulParameters &parameters, const Fp8Product &product, int slices)
 {
 #define HS_ROW(...) typedef HS_MATMUL_TILE(__VA_ARGS__) Tile;
     HS_MATMUL_TILES_FP8(HS_ROW)
@@ -218,29 +229,42 @@ HsStatus launch_gate(HsContext *context, MatmulParameters &parameters, const Fp8
     parameters.row_tiles = (int)blocks_for(parameters.output.rows, Tile::rows);
     parameters.column_tiles = (int)blocks_for(parameters.output.columns, Tile::columns);
     const dim3 grid((unsigned)parameters.row_tiles * (unsigned)parameters.column_tiles, (unsigned)slices);
-    return hs_launch_after(context, HS_KERNEL((matmul_fp8_kernel<A, Tile, sum, gate, order>)), grid,
-                           dim3(Tile::threads), (size_t)Tile::shared_bytes, parameters, scales);
+    return hs_launch_after(context, HS_KERNEL((matmul_fp8_kernel<A, Tile, sum, gate, order, casts>)), grid,
+                           dim3(Tile::threads), (size_t)Tile::shared_bytes, parameters, product.scales, product.cast);
+}
+
+/* can_cast: there is a kernel for it (casts_as_it_stores). */
+template <typename A, Fp8Sum sum, MatmulGate gate, Fp8Order order = FP8_ALONG, bool can_cast = false>
+HsStatus launch_gate(HsContext *context, MatmulParameters &parameters, const Fp8Product &product, int slices)
+{
+    if constexpr (can_cast)
+        if (product.cast.elements > 0)
+            return launch_cast<A, sum, gate, order, true>(context, parameters, product, slices);
+    return launch_cast<A, sum, gate, order, false>(context, parameters, product, slices);
 }
 
 /* Codes across k: gradients, dx with or without a gate's, and dw. */
 template <typename A>
-HsStatus launch_across(HsContext *context, MatmulParameters &parameters, const Fp8Scales &scales, int slices)
+HsStatus launch_across(HsContext *context, MatmulParameters &parameters, const Fp8Product &product, int slices)
 {
+    constexpr bool can_cast = std::is_same<A, E5m2>::value;
     if (!parameters.a.k_contiguous)
-        return launch_gate<A, FP8_PROMOTED, MATMUL_NO_GATE, FP8_BOTH_ACROSS>(context, parameters, scales, slices);
+        return launch_gate<A, FP8_PROMOTED, MATMUL_NO_GATE, FP8_BOTH_ACROSS>(context, parameters, product, slices);
     if (hs_epilogue_ungates(parameters.output.epilogue))
-        return launch_gate<A, FP8_PROMOTED, MATMUL_UNGATES, FP8_B_ACROSS>(context, parameters, scales, slices);
-    return launch_gate<A, FP8_PROMOTED, MATMUL_NO_GATE, FP8_B_ACROSS>(context, parameters, scales, slices);
+        return launch_gate<A, FP8_PROMOTED, MATMUL_UNGATES, FP8_B_ACROSS, can_cast>(context, parameters, product,
+                                                                                    slices);
+    return launch_gate<A, FP8_PROMOTED, MATMUL_NO_GATE, FP8_B_ACROSS, can_cast>(context, parameters, product, slices);
 }
 
 template <typename A, Fp8Sum sum>
-HsStatus launch_sum(HsContext *context, MatmulParameters &parameters, const Fp8Scales &scales, int slices)
+HsStatus launch_sum(HsContext *context, MatmulParameters &parameters, const Fp8Product &product, int slices)
 {
+    constexpr bool can_cast = std::is_same<A, E4m3>::value && sum != FP8_BLOCKS;
     if (hs_epilogue_gates(parameters.output.epilogue))
-        return launch_gate<A, sum, MATMUL_GATES>(context, parameters, scales, slices);
+        return launch_gate<A, sum, MATMUL_GATES, FP8_ALONG, can_cast>(context, parameters, product, slices);
     if (hs_epilogue_ungates(parameters.output.epilogue))
-        return launch_gate<A, sum, MATMUL_UNGATES>(context, parameters, scales, slices);
-    return launch_gate<A, sum, MATMUL_NO_GATE>(context, parameters, scales, slices);
+        return launch_gate<A, sum, MATMUL_UNGATES>(context, parameters, product, slices);
+    return launch_gate<A, sum, MATMUL_NO_GATE, FP8_ALONG, can_cast>(context, parameters, product, slices);
 }
 
 /* Whether FP8 is faster by mma.sync than 16 bits. */
@@ -265,7 +289,20 @@ Fp8Product fp8_product_of(const HsMatmulArgs *args)
     product.sum = format == HS_PRODUCT_FP8_BLOCKS ? FP8_BLOCKS : format == HS_PRODUCT_FP8 ? FP8_STRAIGHT : FP8_PROMOTED;
     product.scales =
         Fp8Scales{ a.scaling, b.scaling, a.block_scales, b.block_scales, (int)hs_codes_blocks(&a), args->alpha };
+    product.cast = hs_codes_present(&args->cast)
+                       ? CastOut{ args->cast.data, args->cast.scaling, args->cast.rows * args->cast.depth }
+                       : CastOut{};
     return product;
+}
+
+bool casts_as_it_stores(const HsMatmulArgs *args)
+{
+    if (args->transpose_a || args->policy.granularity != HS_SCALE_TENSOR)
+        return false;
+    const bool forward = args->transpose_b && args->policy.a == HS_E4M3 && !hs_epilogue_ungates(args->epilogue);
+    const bool backward = !args->transpose_b && args->policy.a == HS_E5M2 && !hs_epilogue_gates(args->epilogue);
+    return (forward && args->cast.format == cast_format<FP8_ALONG>) ||
+           (backward && args->cast.format == cast_format<FP8_B_ACROSS>);
 }
 
 MatmulOperand fp8_operand_of(const HsCodes &codes, bool across)
@@ -282,18 +319,17 @@ bool turns_codes(const HsContext *context)
 HsStatus launch_matmul_fp8(HsContext *context, MatmulParameters &parameters, const Fp8Product &product,
                            const MatmulChoice &choice)
 {
-    const Fp8Scales &scales = product.scales;
     const int slices = choice.slices;
     if (!parameters.b.k_contiguous)
-        return product.a_e5m2 ? launch_across<E5m2>(context, parameters, scales, slices)
-                              : launch_across<E4m3>(context, parameters, scales, slices);
+        return product.a_e5m2 ? launch_across<E5m2>(context, parameters, product, slices)
+                              : launch_across<E4m3>(context, parameters, product, slices);
     if (product.sum == FP8_BLOCKS)
-        return product.a_e5m2 ? launch_sum<E5m2, FP8_BLOCKS>(context, parameters, scales, slices)
-                              : launch_sum<E4m3, FP8_BLOCKS>(context, parameters, scales, slices);
+        return product.a_e5m2 ? launch_sum<E5m2, FP8_BLOCKS>(context, parameters, product, slices)
+                              : launch_sum<E4m3, FP8_BLOCKS>(context, parameters, product, slices);
     if (product.sum == FP8_PROMOTED || product.a_e5m2)
-        return product.a_e5m2 ? launch_sum<E5m2, FP8_PROMOTED>(context, parameters, scales, slices)
-                              : launch_sum<E4m3, FP8_PROMOTED>(context, parameters, scales, slices);
-    return launch_sum<E4m3, FP8_STRAIGHT>(context, parameters, scales, slices);
+        return product.a_e5m2 ? launch_sum<E5m2, FP8_PROMOTED>(context, parameters, product, slices)
+                              : launch_sum<E4m3, FP8_PROMOTED>(context, parameters, product, slices);
+    return launch_sum<E4m3, FP8_STRAIGHT>(context, parameters, product, slices);
 }
 
 } // namespace HS_CUDA_NAMESPACE

@@ -21,6 +21,7 @@
 #ifndef HS_KERNELS_CUDA_PRODUCT_MATMUL_FP8_CUH
 #define HS_KERNELS_CUDA_PRODUCT_MATMUL_FP8_CUH
 
+#include "kernels/cuda/product/cast.cuh"
 #include "kernels/cuda/product/matmul.cuh"
 
 extern "C" {
@@ -59,6 +60,7 @@ struct Fp8Product {
     Fp8Sum sum;
     bool a_e5m2; /* never straight */
     Fp8Scales scales;
+    CastOut cast; /* of c, which is not written then */
 };
 
 /* The operands of which the codes lie across k: of a gradient dx = dy w, and of dw = dy^T x. */
@@ -71,6 +73,9 @@ enum Fp8Order { FP8_ALONG, FP8_B_ACROSS, FP8_BOTH_ACROSS };
  * so that results differ by their sums alone. */
 bool has_fp8_products(const DeviceLimits &limits);
 Fp8Product fp8_product_of(const HsMatmulArgs *args);
+/* Whether mma.sync's kernels cast the c of such a product in place of storing it: as training has them with one scale a
+ * tensor, forward to E4M3, and back through an activation to E5M2. */
+bool casts_as_it_stores(const HsMatmulArgs *args);
 /* across: codes.rows are k */
 MatmulOperand fp8_operand_of(const HsCodes &codes, bool across);
 /* HsBackend's: wgmma reads codes along k alone. */

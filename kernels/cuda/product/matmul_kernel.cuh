@@ -51,24 +51,24 @@ template <typename Tile> using Accumulators = float[Tile::row_blocks][Tile::colu
 enum MatmulGate { MATMUL_NO_GATE, MATMUL_GATES, MATMUL_UNGATES };
 
 /* The epilogue of 16 staged rows. */
-template <typename Element, typename Tile, MatmulGate gate>
+template <typename Element, typename Tile, MatmulGate gate, typename Cast>
 HS_DEVICE uint32_t finish_rows(const MatmulOutput &output, const float *staging, int lane, int first_row,
-                               int first_column)
+                               int first_column, const Cast &cast)
 {
     typedef typename Tile::Staging Staging;
     const bool silu = hs_epilogue_activation(output.epilogue) == HS_ACTIVATION_SILU;
     if constexpr (gate == MATMUL_GATES)
         return silu ? finish_gated<Staging, Tile::gate_columns, Element, HS_ACTIVATION_SILU>(
-                          output, staging, lane, first_row, first_column / 2)
+                          output, staging, lane, first_row, first_column / 2, cast)
                     : finish_gated<Staging, Tile::gate_columns, Element, HS_ACTIVATION_GELU>(
-                          output, staging, lane, first_row, first_column / 2);
+                          output, staging, lane, first_row, first_column / 2, cast);
     else if constexpr (gate == MATMUL_UNGATES)
-        return silu ? finish_ungated<Staging, Tile::column_blocks, Element, HS_ACTIVATION_SILU>(output, staging, lane,
-                                                                                                first_row, first_column)
+        return silu ? finish_ungated<Staging, Tile::column_blocks, Element, HS_ACTIVATION_SILU>(
+                          output, staging, lane, first_row, first_column, cast)
                     : finish_ungated<Staging, Tile::column_blocks, Element, HS_ACTIVATION_GELU>(
-                          output, staging, lane, first_row, first_column);
+                          output, staging, lane, first_row, first_column, cast);
     else
-        return finish_staged<Staging, Tile::column_blocks * 2>(output, staging, lane, first_row, first_column);
+        return finish_staged<Staging, Tile::column_blocks * 2>(output, staging, lane, first_row, first_column, cast);
 }
 
 /* Where a warp's accumulators of 16 rows and its columns lie: as the instruction has them, or, of an operand in codes that was
@@ -95,9 +95,9 @@ HS_DEVICE void stage_sums(const float (&sums)[Tile::column_blocks * 2][4], float
 
 /* The warp's sums to shared memory, 16 rows at a time, and on to the epilogue. */
 template <typename Tile, typename Element = float, MatmulGate gate = MATMUL_NO_GATE, bool rows_turned = false,
-          bool columns_turned = false>
+          bool columns_turned = false, typename Cast = ValuesAsTheyAre>
 HS_DEVICE void finish_tile(const MatmulOutput &output, const Accumulators<Tile> &sums, float *shared, int first_row,
-                           int first_column)
+                           int first_column, const Cast &cast = Cast())
 {
     const int warp = (int)threadIdx.x / WARP_SIZE, lane = (int)threadIdx.x % WARP_SIZE;
     float *const staging = shared + warp * Tile::Staging::floats;
@@ -111,8 +111,8 @@ HS_DEVICE void finish_tile(const MatmulOutput &output, const Accumulators<Tile> 
                 stage_sums<Tile, rows_turned, columns_turned>(sums[i], staging, lane);
         }
         __syncwarp();
-        most =
-            larger(most, finish_rows<Element, Tile, gate>(output, staging, lane, first_row + block * 16, first_column));
+        most = larger(
+            most, finish_rows<Element, Tile, gate>(output, staging, lane, first_row + block * 16, first_column, cast));
         __syncwarp(); /* read before the next 16 rows overwrite it */
     }
     leave_amax(output.amax, most);

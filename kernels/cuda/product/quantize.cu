@@ -11,10 +11,10 @@
  * Bound by memory: 2 bytes read and 1 or 2 written for an element, 4 read where there are two kernels.  Maxima and counts
  * are integers: their order does not matter.
  */
+#include "kernels/cuda/product/cast.cuh"
 #include "kernels/cuda/product/codes.cuh"
 #include "kernels/cuda/toolbox/amax.cuh"
 #include "kernels/cuda/toolbox/launch.cuh"
-#include "kernels/cuda/toolbox/ptx_convert.cuh"
 #include "kernels/cuda/toolbox/ptx_settle.cuh"
 #include "kernels/cuda/toolbox/rng.cuh"
 #include "kernels/cuda/toolbox/view.cuh"
@@ -192,25 +192,10 @@ template <HsDtype format> HS_DEVICE void store_run(const CodesOut &out, const Ru
     }
 }
 
-struct RunCounts {
-    uint32_t saturated, zeroed;
-};
-
 /* Of a run's elements in the tensor: x[0], and the distance from one to the next. */
 struct RunElements {
     int64_t first, stride;
 };
-
-/* Codes of two neighbours, a byte each. */
-template <HsDtype format> HS_DEVICE uint32_t nearest_pair(float low, float high)
-{
-    if constexpr (format == HS_E4M3)
-        return ptx::pack_e4m3(low, high);
-    else if constexpr (format == HS_E5M2)
-        return ptx::pack_e5m2(low, high);
-    else
-        return (uint32_t)hs_code_encode(format, low) | (uint32_t)hs_code_encode(format, high) << 8;
-}
 
 template <HsDtype format>
 HS_DEVICE uint32_t stochastic_pair(float low, float high, const HsRng &rng, const RunElements &elements, int i)
@@ -228,10 +213,9 @@ HS_DEVICE uint32_t stochastic_pair(float low, float high, const HsRng &rng, cons
 /* Outside the tensor x is 0, which counts as nothing. */
 template <HsDtype format, HsScaleGranularity granularity, bool stochastic>
 HS_DEVICE RunCodes cast_run(const float (&x)[RUN], float factor, const HsRng &rng, const RunElements &elements,
-                            RunCounts &counts)
+                            CastCounts &counts)
 {
     RunCodes codes = {};
-    constexpr uint32_t magnitude = format == HS_E2M1 ? 7 : 0x7F;
 #pragma unroll
     for (int i = 0; i < RUN; i += 2) {
         float low = hs_code_scaled(granularity, x[i], factor), high = hs_code_scaled(granularity, x[i + 1], factor);
@@ -242,10 +226,7 @@ HS_DEVICE RunCodes cast_run(const float (&x)[RUN], float factor, const HsRng &rn
         const uint32_t pair =
             stochastic ? stochastic_pair<format>(low, high, rng, elements, i) : nearest_pair<format>(low, high);
         codes.word[i / 4] |= pair << (8 * (i % 4));
-        counts.saturated += fabsf(low) > hs_code_largest(format);
-        counts.saturated += fabsf(high) > hs_code_largest(format);
-        counts.zeroed += x[i] != 0.0f && (pair & magnitude) == 0;
-        counts.zeroed += x[i + 1] != 0.0f && (pair & magnitude << 8) == 0;
+        count_pair<format>(x + i, low, high, pair, counts);
     }
     return codes;
 }
@@ -327,7 +308,7 @@ template <HsScaleGranularity granularity> HS_DEVICE uint32_t block_amax(const fl
 /* All codes of one direction of a tile.  Consecutive threads have consecutive runs of a row of codes. */
 template <HsDtype format, HsScaleGranularity granularity, int side, bool stochastic, bool turned, typename X>
 HS_DEVICE void cast_side(const QuantizeParameters<X> &parameters, const CodesOut &out, const CastScale &scale,
-                         int64_t top, int64_t left, CastTile<side> tile, RunCounts &counts)
+                         int64_t top, int64_t left, CastTile<side> tile, CastCounts &counts)
 {
     constexpr int block = granularity == HS_SCALE_BLOCK ? HS_SCALE_BLOCK_ELEMENTS
                           : granularity == HS_SCALE_MX  ? HS_SCALE_MX_ELEMENTS
@@ -382,7 +363,7 @@ template <HsScaleGranularity granularity, int side> HS_DEVICE void find_squares(
     __syncthreads();
 }
 
-HS_DEVICE void record(HsScaling *scaling, uint32_t amax, const RunCounts &counts, int64_t elements, uint32_t *scratch)
+HS_DEVICE void record(HsScaling *scaling, uint32_t amax, const CastCounts &counts, int64_t elements, uint32_t *scratch)
 {
     amax = block_reduce<Maximum>(amax, 0u, scratch);
     const uint32_t saturated = block_reduce<Sum>(counts.saturated, 0u, scratch);
@@ -390,11 +371,8 @@ HS_DEVICE void record(HsScaling *scaling, uint32_t amax, const RunCounts &counts
     if (threadIdx.x != 0)
         return;
     atomicMax(reinterpret_cast<unsigned *>(&scaling->amax), amax);
-    atomicAdd(reinterpret_cast<unsigned long long *>(&scaling->elements), (unsigned long long)elements);
-    if (saturated > 0)
-        atomicAdd(reinterpret_cast<unsigned long long *>(&scaling->saturated), (unsigned long long)saturated);
-    if (zeroed > 0)
-        atomicAdd(reinterpret_cast<unsigned long long *>(&scaling->zeroed), (unsigned long long)zeroed);
+    add_elements(scaling, elements);
+    add_counts(scaling, CastCounts{ saturated, zeroed });
 }
 
 template <HsDtype format, HsScaleGranularity granularity, int side, bool stochastic, typename X>
@@ -418,7 +396,7 @@ __global__ void __launch_bounds__(THREADS, stochastic ? 2 : 4) quantize_kernel(c
     __syncthreads();
     if (granularity != HS_SCALE_TENSOR && parameters.squares)
         find_squares<granularity>(tile);
-    RunCounts counts = {}, of_across = {};
+    CastCounts counts = {}, of_across = {};
     if (along)
         cast_side<format, granularity, side, stochastic, false>(parameters, parameters.along, scale, top, left, tile,
                                                                 counts);
