@@ -116,8 +116,11 @@ heading configuration
 full=(--config configs/cards/full-0.5b.yaml)
 rows "full-0.5b.yaml" "RTX 4090" "${full[@]}"
 rows "full-0.5b.yaml, fp8" "RTX 4090" "${full[@]}" precision.mode=fp8
+rows "full-0.5b.yaml, fp8, delayed scales" "RTX 4090" "${full[@]}" precision.mode=fp8 precision.fp8.recipe=delayed
 rows "full-0.5b.yaml, 4 sequences at a time" "RTX 5060 Ti" "${full[@]}" memory.micro_batch=4
 rows "full-0.5b.yaml, 4 sequences at a time, fp8" "RTX 5060 Ti" "${full[@]}" memory.micro_batch=4 precision.mode=fp8
+rows "full-0.5b.yaml, 4 sequences at a time, fp8, delayed scales" "RTX 5060 Ti" "${full[@]}" memory.micro_batch=4 \
+    precision.mode=fp8 precision.fp8.recipe=delayed
 rows "full-0.5b.yaml, 2 sequences at a time" "RTX 3060" "${full[@]}" memory.micro_batch=2
 rows "lora-1b.yaml" $'RTX 4090\nRTX 5060 Ti\nRTX 3060' --config configs/cards/lora-1b.yaml
 rows "qlora-8b.yaml" $'RTX 4090\nRTX 5060 Ti\nRTX 3060' --config configs/cards/qlora-8b.yaml
@@ -134,6 +137,6 @@ One H200 has said that the fast end is too fast. These figures of `bench/gpu.sh`
 | weights' gradients, `matmul tn` with k = 32768 (`trace`) | up to 1.1 of predicted | 1.4 | joint tiles wait for HBM or for turns: force 7 slices (`forced`, `tuning`) |
 | attention backward at 64 features, 1,024 tokens (`attention`) | 400 TFLOP/s | 254 | what waits: turns of dQ, or the consumers for each other |
 | update of all parameters (`trace`) | 90% of the bandwidth | 50% | blocks of update_kernel are too few, or their lists too short |
-| FP8 over bf16 at width 4096 (`fp8`) | 1.2 | 1.0 | casts: instructions an element, then codes from what makes the tensor |
+| FP8 over bf16 at width 4096 (`fp8`) | 1.2 | 1.0 | casts: instructions an element, and the row `delayed` |
 | small recipe, recorded step (`small`) | 0.30 ms | 0.45 | a dependent launch costs more than 3,000 clocks |
 TEXT

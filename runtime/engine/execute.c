@@ -87,6 +87,7 @@ static HsLayerCall make_call(const HsProgram *program, HsContext *context, const
         .precision = &model->precision,
         .model = model,
         .again = action->kind == HS_ACTION_RECOMPUTE,
+        .stores_all = execution->stores_all,
         .head_work = execution->head_work,
         .target_rows = execution->target_rows,
         .gradient_scale = execution->gradient_scale ? execution->gradient_scale

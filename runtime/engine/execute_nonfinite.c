@@ -131,6 +131,7 @@ HsStatus hs_program_find_nonfinite(HsProgram *program, HsContext *context, const
                                    float gradient_scale, char *where, size_t where_size)
 {
     HsExecution execution = hs_execution_of_training(program, seed, step, row_offset);
+    execution.stores_all = true;
     Hunt hunt = { .program = program, .context = context, .where = where, .where_size = where_size };
     snprintf(where, where_size, "%s", "");
     HS_TRY(hs_program_clear_gradients(program, context));

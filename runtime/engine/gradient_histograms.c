@@ -176,6 +176,7 @@ HsStatus hs_program_gradient_histograms(HsProgram *program, HsContext *context, 
     assert(program->training);
     const HsModel *model = program->model;
     HsExecution execution = hs_execution_of_training(program, seed, step, row_offset);
+    execution.stores_all = true;
     size_t steps = (size_t)model->node_count, slots = (size_t)model->slot_count, params = (size_t)model->param_count;
     *survey = (HsSurvey){ .activation_format = HS_F32 };
     int *tables = malloc((steps + slots + params) * sizeof *tables);

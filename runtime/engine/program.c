@@ -100,8 +100,9 @@ static void bind_results(Walk *walk, HsAction *action)
         action->outputs[0] = touch(walk, walk->value[node->inputs[0]]);
     } else {
         for (int i = 0; i < HS_NODE_OUTPUTS; i++)
-            action->outputs[i] =
-                i == 0 && action->has_sum ? read_value(walk, node->outputs[i]) : write_value(walk, node->outputs[i]);
+            action->outputs[i] = i == 0 && action->has_sum        ? read_value(walk, node->outputs[i])
+                                 : hs_node_writes(model, node, i) ? write_value(walk, node->outputs[i])
+                                                                  : HS_NONE;
     }
     for (int i = 0; i < HS_NODE_SAVED; i++)
         action->saved[i] = hs_node_saves(model, node, i) ? write_value(walk, node->saved[i]) : HS_NONE;
@@ -128,7 +129,8 @@ static void bind_made(Walk *walk, HsAction *action)
     const HsNode *node = &model->nodes[action->node];
     for (int i = 0; i < HS_NODE_MADE; i++) {
         const int slot = node->made[i];
-        const bool buffered = slot != HS_NONE && (model->slots[slot].share_of == HS_NONE || model->passing);
+        const bool codes = i == HS_MADE_CODES && model->looks_at_inputs; /* dy is read as it is */
+        const bool buffered = slot != HS_NONE && !codes && (model->slots[slot].share_of == HS_NONE || model->passing);
         action->made[i] = buffered ? write_value(walk, slot) : HS_NONE;
         action->taken[i] = node->taken[i] == HS_NONE ? HS_NONE : touch(walk, walk->value[node->taken[i]]);
     }
@@ -138,7 +140,8 @@ static void bind_forward(Walk *walk, HsAction *action)
 {
     const HsNode *node = &walk->program->model->nodes[action->node];
     for (int i = 0; i < HS_NODE_INPUTS; i++) {
-        action->inputs[i] = action->has_sum ? HS_NONE : read_value(walk, node->inputs[i]);
+        const bool left_out = action->has_sum || (i == HS_INPUT_CODES && !node->takes_x_codes);
+        action->inputs[i] = left_out ? HS_NONE : read_value(walk, node->inputs[i]);
         action->d_inputs[i] = HS_NONE;
     }
     for (int i = 0; i < HS_NODE_OUTPUTS; i++)

@@ -15,8 +15,10 @@ enum { HS_NODE_SLOTS = HS_NODE_INPUTS + HS_NODE_OUTPUTS + HS_NODE_SAVED };
 int hs_node_backward_slots(const HsModel *model, const HsNode *node, int slots[HS_NODE_SLOTS]);
 /* Bit i: its backward reads inputs[i]. */
 unsigned hs_node_reads_inputs(const HsModel *model, const HsNode *node);
-/* Whether forward writes saved[i]: codes for backward only where the program keeps them. */
+/* Whether forward writes saved[i], or outputs[i]: codes only where the program keeps them, or where they are left for a node
+ * that reads nothing else. */
 bool hs_node_saves(const HsModel *model, const HsNode *node, int i);
+bool hs_node_writes(const HsModel *model, const HsNode *node, int i);
 
 /* program_offsets.c: offsets in one arena so that buffers alive at once never overlap; sets activation_bytes. */
 HsStatus hs_program_place(HsProgram *program);
@@ -34,6 +36,7 @@ typedef struct HsExecution {
     const float *gradient_scale;   /* device scalar; NULL: the program's own */
     const HsKeyValueCache *caches; /* per node of the model; NULL: not decoding */
     bool without_head;             /* the last action is left out */
+    bool stores_all;               /* values are looked at: none is left out for its codes */
     const HsHeadWork *head_work;   /* NULL: the loss alone */
     HsTargetRows target_rows;      /* all 0: the head runs on all rows */
 } HsExecution;

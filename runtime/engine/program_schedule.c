@@ -52,13 +52,21 @@ unsigned hs_node_reads_inputs(const HsModel *model, const HsNode *node)
     for (int i = 0; i < HS_NODE_PARAMS; i++)
         if (node->params[i] != HS_NONE && (layer->weights >> i & 1u))
             trained = trained || model->params[node->params[i]].trainable;
-    return layer->reads_inputs & ~(trained && !node->keeps_codes ? 0u : layer->reads_for_weight);
+    return layer->reads_inputs & ~(trained && !node->keeps_codes ? 0u : layer->reads_for_weight) &
+           ~(node->takes_x_codes ? 0u : 1u << HS_INPUT_CODES);
 }
 
 bool hs_node_saves(const HsModel *model, const HsNode *node, int i)
 {
     const int slot = node->saved[i];
-    return slot != HS_NONE && (!hs_format_rounds(model->slots[slot].format) || node->keeps_codes);
+    return slot != HS_NONE &&
+           (!hs_format_rounds(model->slots[slot].format) || (node->keeps_codes && !node->takes_x_codes));
+}
+
+bool hs_node_writes(const HsModel *model, const HsNode *node, int i)
+{
+    const int slot = node->outputs[i];
+    return slot != HS_NONE && (!hs_format_rounds(model->slots[slot].format) || node->leaves_codes);
 }
 
 int hs_node_backward_slots(const HsModel *model, const HsNode *node, int slots[HS_NODE_SLOTS])
@@ -179,8 +187,12 @@ static void append_backward(Schedule *schedule)
 static void choose_codes(Schedule *schedule, int *readers)
 {
     const HsModel *model = schedule->program->model;
-    for (int s = 0; s < model->node_count; s++)
-        model->nodes[s].keeps_codes = false;
+    for (int s = 0; s < model->node_count; s++) {
+        HsNode *const node = &model->nodes[s];
+        node->keeps_codes = node->leaves_codes = node->takes_x_codes = false;
+        node->takes_dy_codes =
+            schedule->program->training && node->taken[HS_MADE_CODES] != HS_NONE && !model->looks_at_inputs;
+    }
     for (int s = 0; s < model->node_count; s++) {
         int read[HS_NODE_SLOTS];
         for (int i = 0, count = hs_node_backward_slots(model, &model->nodes[s], read); i < count; i++)
@@ -191,6 +203,9 @@ static void choose_codes(Schedule *schedule, int *readers)
         node->keeps_codes = hs_node_coded(node) && node->trains && model->params[node->params[0]].trainable &&
                             !model->looks_at_inputs && node->attributes.adapter.rank == 0 &&
                             !schedule->dropped[node->inputs[0]] && readers[node->inputs[0]] == 1;
+        node->takes_x_codes = node->keeps_codes && node->inputs[HS_INPUT_CODES] != HS_NONE;
+        if (node->takes_x_codes)
+            model->nodes[model->slots[node->inputs[HS_INPUT_CODES]].producer].leaves_codes = true;
     }
 }
 

@@ -225,6 +225,13 @@ void hs_builder_codes(HsBuilder *builder, int node)
     model->slots[slot].granularity = policy.granularity;
 }
 
+int hs_builder_left_codes(HsBuilder *builder, int node, int64_t columns)
+{
+    HsModel *model = builder->model;
+    return add_result_of(builder, node, group_of(model, node), &model->nodes[node].outputs[HS_OUTPUT_CODES], ".codes",
+                         2, columns, HS_U8, false);
+}
+
 int hs_builder_made(HsBuilder *builder, int node, int index, const char *suffix, HsSlot shape)
 {
     HsModel *model = builder->model;
@@ -477,4 +484,16 @@ void hs_builder_head(HsBuilder *builder, int hidden, int weight)
     model->hidden_slot = hidden;
     model->loss_node = model->node_count - 1;
     add_result(builder, &node->outputs[0], ".losses", 1, 1, model->precision.statistic, false);
+}
+
+HsReaders hs_model_readers(const HsModel *model, int slot)
+{
+    HsReaders readers = { .node = HS_NONE };
+    for (int n = 0; n < model->node_count; n++)
+        for (int i = 0; i < HS_NODE_INPUTS; i++)
+            if (model->nodes[n].inputs[i] == slot && readers.count++ == 0) {
+                readers.node = n;
+                readers.input = i;
+            }
+    return readers;
 }

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "kernels/ops/code_rule.h"
+#include "runtime/model/casts.h"
 #include "runtime/model/selector.h"
 
 /* Of the authors' 62 blocks those that stay in 16 bits. */
@@ -155,6 +156,8 @@ HsStatus hs_model_mark_coded(HsBuilder *builder)
                                                                             param->shape[0], NULL, NULL, NULL });
         hs_builder_codes(builder, n);
     }
+    if (builder->status == HS_OK)
+        HS_TRY(hs_model_mark_casts(builder));
     if (builder->status == HS_OK)
         ask_for_amaxes(model);
     if (builder->status == HS_OK && scalings->count == 0)
@@ -380,16 +383,4 @@ void hs_delayed_scales_free(HsDelayedScales *scales)
     free(scales->kept);
     free(scales->recorded);
     *scales = (HsDelayedScales){ 0 };
-}
-
-HsReaders hs_model_readers(const HsModel *model, int slot)
-{
-    HsReaders readers = { .node = HS_NONE };
-    for (int n = 0; n < model->node_count; n++)
-        for (int i = 0; i < HS_NODE_INPUTS; i++)
-            if (model->nodes[n].inputs[i] == slot && readers.count++ == 0) {
-                readers.node = n;
-                readers.input = i;
-            }
-    return readers;
 }

@@ -41,7 +41,8 @@ typedef struct HsLayerCall {
     const float *gradient_scale;    /* device scalar */
     const HsPrecision *precision;   /* the model's */
     const HsModel *model;
-    bool again; /* forward for the second time: nothing is recorded twice */
+    bool again;      /* forward for the second time: nothing is recorded twice */
+    bool stores_all; /* values are looked at: none is left out for its codes */
     HsTensor inputs[HS_NODE_INPUTS], outputs[HS_NODE_OUTPUTS], saved[HS_NODE_SAVED], scratch[HS_NODE_SCRATCH];
     HsTensor d_inputs[HS_NODE_INPUTS]; /* absent: not needed, or it is the output's gradient itself */
     HsTensor d_outputs[HS_NODE_OUTPUTS];
@@ -59,8 +60,9 @@ typedef struct HsLayerCall {
 } HsLayerCall;
 
 /* What a norm makes of a sum's gradient for the linear layer that made the sum (runtime/model/fuse.c): a copy in the format
- * of its products, and the sums over its rows, a share of the bias's gradient. */
-enum { HS_MADE_ROUNDED, HS_MADE_SUMS };
+ * of its products, and the sums over its rows, a share of the bias's gradient.  What a linear layer makes for the one below
+ * an activation: codes of the gradient of the value before it (runtime/model/casts.c). */
+enum { HS_MADE_ROUNDED, HS_MADE_SUMS, HS_MADE_CODES };
 
 struct HsLayer {
     const char *name;

@@ -20,12 +20,16 @@
 #include "runtime/model/precision.h"
 
 enum {
-    HS_NODE_INPUTS = 3,
+    HS_NODE_INPUTS = 4,
     HS_NODE_OUTPUTS = 4,
     HS_NODE_SAVED = 2,
-    HS_SAVED_CODES = 1, /* of a linear layer; the other one is its adapter's */
+    /* Of a linear layer: codes of x that the layer below leaves; codes of y for the layer above; codes of x that it makes and
+     * keeps.  The other saved slot is its adapter's. */
+    HS_INPUT_CODES = 3,
+    HS_OUTPUT_CODES = 2,
+    HS_SAVED_CODES = 1,
     HS_NODE_PARAMS = 8,
-    HS_NODE_MADE = 2,
+    HS_NODE_MADE = 3,
     HS_NODE_SCRATCH = 13,
     HS_NONE = -1
 };
@@ -130,9 +134,11 @@ typedef struct HsSlot {
      * straight away, or, where gradients pass (HsModel.passing), left to the parameter's node.  HS_NONE: of none. */
     int share_of;
     bool needs_gradient; /* backward makes a gradient of the same shape and dtype: something trainable lies below */
-    /* Codes of another slot's transpose, [columns, rows], which backward multiplies: bytes, as many as they are. */
+    /* Codes of another slot or its transpose, [columns, rows], or of its gradient: bytes, as many as they are.  scaling: index
+     * of that by which another node than their reader makes them. */
     HsDtype format;
     HsScaleGranularity granularity;
+    int scaling;
     bool amax, gradient_amax; /* the largest magnitude of it, of its gradient, is found by what makes it (coded.h) */
 } HsSlot;
 
@@ -220,6 +226,9 @@ typedef struct HsNode {
     /* Of a linear layer in codes, for the program that is being made: forward keeps those of x for the weight's gradient
      * (saved[HS_SAVED_CODES]), so that x is not kept for it; else backward makes them again from x. */
     bool keeps_codes;
+    /* Likewise: it leaves its result in codes for the one node that reads it (outputs[HS_OUTPUT_CODES]); its x comes in codes
+     * (inputs[HS_INPUT_CODES]), which are kept, or its dy does (taken[HS_MADE_CODES]). */
+    bool leaves_codes, takes_x_codes, takes_dy_codes;
 } HsNode;
 
 /* Whether a linear layer's products are of codes. */
@@ -285,7 +294,7 @@ HsStatus hs_model_pack(HsModel *model, HsContext *context);
 HsStatus hs_model_cast(HsModel *model, HsContext *context, bool training);
 /* The end of an optimizer step's passes: scales of the next one, which follow from what all processes have seen. */
 HsStatus hs_model_roll_scales(HsModel *model, HsContext *context, HsComm *comm);
-/* The scale source of a cast. */
+/* The scale source of a cast.  HS_SCALE_KEPT: products leave codes in place of their results, where these have a place. */
 HsScaleSource hs_model_scale_source(const HsModel *model, bool training);
 
 /* Inputs that read a slot: the first node's, which is the last to add to its gradient in backward, and how many. */

@@ -157,6 +157,7 @@ static HsStatus run_step(HsTraining *training, int64_t reference_rows)
 
 HsStatus hs_training_walk_step(HsTraining *draft)
 {
+    draft->model.scalings.begun = true; /* as in every step but the first */
     return run_step(draft, 0);
 }
 

@@ -35,6 +35,26 @@ for recipe in current delayed block mxfp8 nvfp4; do
     rm -rf whole again halves
 done
 
+# Products that leave codes (docs/precision.md): by the kernels of an RTX 4090 the bits are those of casts apart, behind gates
+# apart, and of x made again, which is cast apart.
+export HALFSTEP_EMU_SHARED=99
+on_card() { # on_card FOLDER SETTING...
+    run_as "$1" precision.fp8.recipe=delayed precision.fp8.keep=none device=emu model.family=llama model.width=64 \
+        model.mlp_width=192 max_steps=4 max_length=64 "${@:2}"
+}
+on_card whole
+HALFSTEP_GATES=apart on_card apart
+on_card again memory.recompute=block
+[ "$(weights whole)" = "$(weights apart)" ] || fail "codes that products leave are not those of casts"
+[ "$(weights whole)" = "$(weights again)" ] || fail "codes that products leave are not those of recomputation"
+[ "$(grep '"scales"' whole/metrics.jsonl)" = "$(grep '"scales"' apart/metrics.jsonl)" ] || fail "other casts are recorded"
+expect 0 "$trainer" plan --config tiny.yaml --card "RTX 4090" --step device=cuda precision.mode=fp8 model.family=llama \
+    precision.fp8.recipe=delayed precision.fp8.keep=none
+# Two blocks of four layers: of 8 casts of x two are left to products, of 8 of dy two, and attention's x is cast twice.
+[ "$(awk -F ' *[|] *' '$3 == "quantize" { printf "%s %d ", $2, $4 }' out)" = "around it 8 forward 6 backward 8 " ] ||
+    fail "not as many casts as there should be: $(grep quantize out)"
+unset HALFSTEP_EMU_SHARED
+
 # What is kept in 16 bits, and what cannot be.
 run_as kept precision.fp8.keep="[first, '*.mlp.*']"
 expect 2 "$trainer" --config tiny.yaml out_dir=no precision.mode=fp8 precision.fp8.keep=nothing-like-it

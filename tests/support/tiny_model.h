@@ -30,7 +30,8 @@ typedef struct TinySpec {
     bool head_work; /* the head expects it, a teacher's included */
     int64_t kept;   /* how many logits of each row are kept then */
     bool unfused;
-    bool pads; /* rows end in padding */
+    bool pads;        /* rows end in padding */
+    bool turns_codes; /* as a backend that reads codes across; with delayed scaling a history of a few steps */
     struct {
         int64_t rank; /* 0: no adapters */
         double alpha, dropout;
@@ -125,6 +126,8 @@ static inline void tiny_create(TinyModel *tiny, TinySpec spec)
     HsPrecision precision = *hs_precision_find(spec.mode);
     if (spec.gradients_in_16_bits)
         precision.gradient = precision.weight;
+    precision.scaling.turns_codes = spec.turns_codes;
+    precision.scaling.history = precision.scaling.delayed ? 3 : 0;
     TINY_OK((spec.unfused ? hs_model_create_unfused : hs_model_create)(&tiny->config, &precision, spec.vocabulary,
                                                                        &tiny->model));
     if (spec.head_work)

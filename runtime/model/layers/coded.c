@@ -22,7 +22,7 @@ void hs_coded_scratch(const HsNode *node, int64_t rows, int64_t columns, bool ba
     const HsScaleGranularity granularity = node->attributes.code_policy.granularity;
     const int64_t inputs = node->attributes.inputs;
     const bool turns = node->attributes.turns_codes;
-    if (backward || !turns || !node->keeps_codes)
+    if (backward ? !node->takes_dy_codes : !turns || !node->keeps_codes)
         scratch[HS_SCRATCH_ALONG] = bytes_of(shape_of(format, granularity, rows, backward ? columns : inputs));
     if (!backward)
         return;
@@ -51,6 +51,13 @@ static HsScaling *scaling_of(const HsLayerCall *call, const HsNode *node, HsScal
                                                    : HS_SCALING_DY_TURNED);
 }
 
+/* The place for codes of x that backward multiplies; absent: it casts x. */
+static const HsTensor *kept_codes(const HsLayerCall *call)
+{
+    const HsTensor *const from_below = &call->inputs[HS_INPUT_CODES];
+    return hs_tensor_present(from_below) ? from_below : &call->saved[HS_SAVED_CODES];
+}
+
 static HsQuantizeArgs cast_of(const HsLayerCall *call, HsTensor x)
 {
     const HsScalingRecipe *const recipe = &call->precision->scaling;
@@ -61,12 +68,31 @@ static HsQuantizeArgs cast_of(const HsLayerCall *call, HsTensor x)
                              .rotates = recipe->rotates };
 }
 
+/* Whether products leave codes in this pass: all know their scales, or none does. */
+static bool leaves_codes(const HsLayerCall *call)
+{
+    return call->training && !call->stores_all && hs_model_scale_source(call->model, true) == HS_SCALE_KEPT;
+}
+
+void hs_coded_result(const HsLayerCall *call, const HsNode *node, bool backward, HsMatmulArgs *product)
+{
+    const HsTensor *const place = backward ? &call->made[HS_MADE_CODES] : &call->outputs[HS_OUTPUT_CODES];
+    const int slot = backward ? node->made[HS_MADE_CODES] : node->outputs[HS_OUTPUT_CODES];
+    if (!hs_tensor_present(place) || !leaves_codes(call))
+        return;
+    const HsSlot *const codes = &call->model->slots[slot];
+    HsScaling *const all = call->model->scalings.now;
+    product->cast = codes_in(codes->format, codes->granularity, product->c.shape[0], product->c.shape[1], place,
+                             all ? all + codes->scaling : NULL);
+}
+
 HsStatus hs_coded_forward(const HsLayerCall *call, const HsNode *node, HsMatmulArgs *product)
 {
     const HsProductPolicy policy = call->precision->scaling.forward, later = call->precision->scaling.wgrad;
     const int64_t rows = product->a.values.shape[0], columns = product->a.values.shape[1];
-    const HsTensor *const kept = &call->saved[HS_SAVED_CODES];
+    const HsTensor *const kept = kept_codes(call);
     const bool turns = call->precision->scaling.turns_codes, keeps = hs_tensor_present(kept);
+    const bool left = hs_tensor_present(&call->inputs[HS_INPUT_CODES]) && leaves_codes(call);
     HsQuantizeArgs cast = cast_of(call, product->a.values);
     const HsCodes x =
         codes_in(policy.a, policy.granularity, rows, columns, turns && keeps ? kept : &call->scratch[HS_SCRATCH_ALONG],
@@ -76,7 +102,8 @@ HsStatus hs_coded_forward(const HsLayerCall *call, const HsNode *node, HsMatmulA
         cast.across =
             codes_in(later.b, later.granularity, columns, rows, kept, scaling_of(call, node, HS_SCALING_X, true));
     cast.rotates = cast.rotates && hs_codes_present(&cast.across);
-    HS_TRY(hs_op_quantize(call->context, &cast));
+    if (!left)
+        HS_TRY(hs_op_quantize(call->context, &cast));
     product->a = hs_operand_codes(x);
     product->b = call->params[0]->forward;
     product->policy = policy;
@@ -87,7 +114,7 @@ HsStatus hs_coded_forward(const HsLayerCall *call, const HsNode *node, HsMatmulA
 static HsStatus cast_x(const HsLayerCall *call, const HsNode *node, HsCodes *x)
 {
     const HsProductPolicy policy = call->precision->scaling.wgrad;
-    const HsTensor *const kept = &call->saved[HS_SAVED_CODES];
+    const HsTensor *const kept = kept_codes(call);
     const int64_t rows = call->batch * call->sequence_length, columns = node->attributes.inputs;
     const bool present = hs_tensor_present(kept), turns = call->precision->scaling.turns_codes;
     *x = codes_in(policy.b, policy.granularity, turns ? rows : columns, turns ? columns : rows,
@@ -108,9 +135,12 @@ HsStatus hs_coded_backward(const HsLayerCall *call, const HsNode *node, HsTensor
     const HsProductPolicy to_data = call->precision->scaling.dgrad, to_weight = call->precision->scaling.wgrad;
     const int64_t rows = dy.shape[0], columns = dy.shape[1];
     const bool turns = call->precision->scaling.turns_codes;
+    const HsTensor *const taken = &call->taken[HS_MADE_CODES];
+    const bool has_place = hs_tensor_present(taken), left = has_place && leaves_codes(call);
     HsQuantizeArgs cast = cast_of(call, dy);
-    codes->dy = codes_in(to_data.a, to_data.granularity, rows, columns, &call->scratch[HS_SCRATCH_ALONG],
-                         scaling_of(call, node, HS_SCALING_DY, false));
+    codes->dy =
+        codes_in(to_data.a, to_data.granularity, rows, columns, has_place ? taken : &call->scratch[HS_SCRATCH_ALONG],
+                 scaling_of(call, node, HS_SCALING_DY, false));
     codes->dy_across = turns ? codes->dy
                              : codes_in(to_weight.a, to_weight.granularity, columns, rows,
                                         &call->scratch[HS_SCRATCH_ACROSS], scaling_of(call, node, HS_SCALING_DY, true));
@@ -122,7 +152,7 @@ HsStatus hs_coded_backward(const HsLayerCall *call, const HsNode *node, HsTensor
     if (weight && !turns)
         cast.across = codes->dy_across;
     cast.rotates = cast.rotates && weight;
-    if (data || weight)
+    if ((data || weight) && !left)
         HS_TRY(hs_op_quantize(call->context, &cast));
     return weight ? cast_x(call, node, &codes->x) : HS_OK;
 }

@@ -11,6 +11,9 @@
 void hs_coded_scratch(const HsNode *node, int64_t rows, int64_t columns, bool backward,
                       HsTensor scratch[HS_NODE_SCRATCH]);
 
+/* Where the scale is known and a place for codes is there, those that a product leaves for another layer in place of c. */
+void hs_coded_result(const HsLayerCall *call, const HsNode *node, bool backward, HsMatmulArgs *product);
+
 /* Casts x, and its transpose where the program keeps that for backward and x's codes do not serve as it; the product is of
  * codes then. */
 HsStatus hs_coded_forward(const HsLayerCall *call, const HsNode *node, HsMatmulArgs *product);

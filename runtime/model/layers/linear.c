@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
  * The linear layer, with what surrounds it fused into its products.
- *   inputs {x [N,in], residual [N,out] or absent, pre [N,in] (a gate: [N,2 in]) or absent}
- *   outputs {y [N,out] (a gate: [N,out/2]), pre [N,out] with an activation}   params {w [out,in], bias [out] or absent}
+ *   inputs {x [N,in], residual [N,out] or absent, pre [N,in] (a gate: [N,2 in]) or absent, x in codes or absent}
+ *   outputs {y [N,out] (a gate: [N,out/2]), pre [N,out] with an activation, y in codes or absent}
+ *   params {w [out,in], bias [out] or absent}
  *
  *   forward   y = epilogue(x w^T + bias) + residual
  *   backward  dx = dy w;   dw += dy^T x;   dbias += sum over rows of dy
@@ -20,7 +21,8 @@
  *
  * In codes (precision.mode: fp8; kernels/ops/codes.h) x, w and dy are cast first, and each product reads two of them: x and
  * w, dy and w's transpose, the transposes of dy and x.  Where the device reads codes across (HsScalingRecipe.turns_codes)
- * one cast serves as both; else there is one for the transpose, too.  The weight's are made once a step.
+ * one cast serves as both; else there is one for the transpose, too.  The weight's are made once a step.  A product whose
+ * result another layer reads in codes alone may cast it as it makes it (runtime/model/casts.h).
  */
 #include "runtime/model/layers/adapter.h"
 #include "runtime/model/layers/coded.h"
@@ -61,6 +63,7 @@ static HsStatus linear_forward(const HsLayerCall *call, const HsNode *node)
     };
     if (hs_node_coded(node))
         HS_TRY(hs_coded_forward(call, node, &args));
+    hs_coded_result(call, node, false, &args);
     return hs_op_matmul(call->context, &args);
 }
 
@@ -136,6 +139,7 @@ static HsStatus linear_backward(const HsLayerCall *call, const HsNode *node)
     };
     if (coded)
         hs_coded_data_gradient(call, &codes, &data_gradient);
+    hs_coded_result(call, node, true, &data_gradient);
     return wanted ? hs_op_matmul(call->context, &data_gradient) : HS_OK;
 }
 
@@ -144,7 +148,7 @@ const HsLayer hs_layer_linear = {
     .forward = linear_forward,
     .backward = linear_backward,
     .scratch = linear_scratch,
-    .reads_inputs = 1u << INPUT_X | 1u << INPUT_PRE,
+    .reads_inputs = 1u << INPUT_X | 1u << INPUT_PRE | 1u << HS_INPUT_CODES,
     .reads_saved = 1u << 0 | 1u << HS_SAVED_CODES,
     .reads_for_weight = 1u << INPUT_X,
     .weights = 1u << 0 | 1u << 2,
