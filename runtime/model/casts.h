@@ -9,7 +9,9 @@
  *     backward   down --dpre = f'(pre) (dy w), codes--> up
  *
  * where nothing but the next linear layer's products reads them, and the device reads codes across
- * (HsBackend.turns_codes), so that those along rows are all there is.
+ * (HsBackend.turns_codes), so that those along rows are all there is.  In a pass without kept scales (the first
+ * step, a probe) or one whose values are looked at, values are stored as ever, and the layer that reads them casts them into
+ * the same places.
  */
 #ifndef HS_RUNTIME_MODEL_CASTS_H
 #define HS_RUNTIME_MODEL_CASTS_H
