@@ -427,15 +427,7 @@ static void declare(HsTrial *trial)
 static HsStatus prepare(HsTrial *trial, HsContext *reference)
 {
     if (trial->config->cast != HS_F32)
-        *(HsScaling *)trial->operands[SCALING].image = (HsScaling){ .scale = 24.0f,
-                                                                    .inverse = 1.0f / 24.0f,
-                                                                    .kept = trial->config->columns % 32 ? 3.0f : 900.0f,
-                                                                    .largest = 448.0f,
-                                                                    .amax = 0.25f,
-                                                                    .recorded = 3,
-                                                                    .elements = 7,
-                                                                    .saturated = 2,
-                                                                    .zeroed = 1 };
+        *(HsScaling *)trial->operands[SCALING].image = hs_case_scaling(trial->config->columns % 32 ? 3.0f : 900.0f);
     if (hs_case_coded(trial->config))
         return hs_trial_encode(trial, reference, &trial->operands[A], &trial->operands[B]);
     const HsTrialOperand *b = &trial->operands[B];

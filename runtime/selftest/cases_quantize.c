@@ -3,9 +3,8 @@
  * Cases of casts below 16 bits and of their scales: codes, scales and counts are the reference's, bit for bit.
  */
 #include <math.h>
-#include <string.h>
 
-#include "runtime/selftest/trial.h"
+#include "runtime/selftest/coded.h"
 
 enum { X, ALONG, ALONG_SCALES, ACROSS, ACROSS_SCALES, SCALING, TURNED_SCALING, AMAX };
 
@@ -110,18 +109,8 @@ static HsStatus prepare(HsTrial *trial, HsContext *reference)
     if (hs_case_has(trial, FOUND))
         *(float *)trial->operands[AMAX].image =
             hs_largest_magnitude(&trial->operands[X].tensor, trial->operands[X].image, 0.0f);
-    for (int i = SCALING; i <= TURNED_SCALING; i++) {
-        const HsScaling start = { .scale = 24.0f,
-                                  .inverse = 1.0f / 24.0f,
-                                  .kept = 300.0f,
-                                  .largest = 448.0f,
-                                  .amax = 0.25f,
-                                  .recorded = 3,
-                                  .elements = 7,
-                                  .saturated = 2,
-                                  .zeroed = 1 };
-        memcpy(trial->operands[i].image, &start, sizeof start);
-    }
+    for (int i = SCALING; i <= TURNED_SCALING; i++)
+        *(HsScaling *)trial->operands[i].image = hs_case_scaling(300.0f);
     return HS_OK;
 }
 

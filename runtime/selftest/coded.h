@@ -13,6 +13,20 @@ static inline bool hs_case_coded(const HsCase *config)
     return config->policy.granularity != HS_SCALE_NONE;
 }
 
+/* A scaling that earlier casts have left. */
+static inline HsScaling hs_case_scaling(float kept)
+{
+    return (HsScaling){ .scale = 24.0f,
+                        .inverse = 1.0f / 24.0f,
+                        .kept = kept,
+                        .largest = 448.0f,
+                        .amax = 0.25f,
+                        .recorded = 3,
+                        .elements = 7,
+                        .saturated = 2,
+                        .zeroed = 1 };
+}
+
 /* The images of operands `a` and `b` become exact numbers, and trial->codes what they are in codes.  reference: NULL for
  * timing, when any codes will do.  errors: HS_ENOMEM */
 HsStatus hs_trial_encode(HsTrial *trial, HsContext *reference, HsTrialOperand *a, HsTrialOperand *b);
