@@ -402,7 +402,18 @@ plant 'casts: the half of the gate twice' $unit matmul_epilogue.cuh 'cast.store(
     'cast.store(at + g * stride + features, gate)'
 plant 'casts: nothing is counted' $unit cast.cuh 'count_pair<format>(x, low, high, pair, *counts);' ''
 plant 'casts: the factor of the cast before' $unit cast.cuh 'out.scaling->inverse = 1.0f / out.scaling->kept;' ''
-plant 'casts: no largest magnitude' matmul.cu matmul.cu '&args->cast.scaling->amax' '&args->cast.scaling->scale'
+plant 'casts: no largest magnitude' matmul.cu amax.cuh '&cast.scaling->amax' '&cast.scaling->scale'
+card=99 op=norm_forward unit=norm.cu
+plant 'casts, norm: the sum is read, not made' $unit $unit 'make_row<one_warp>(task, row, columns, x);' \
+    'read_row<one_warp>(task, row, columns, x);'
+plant 'casts, norm: by the scale of the cast before' $unit $unit 'cast.scaling->kept' 'cast.scaling->scale'
+plant 'casts, norm: all elements for each row of a block' $unit cast.cuh ' || threadIdx.y != 0' ''
+plant 'casts, norm: half of a wide pack' $unit cast.cuh 'words.value[i / 4] |=' 'words.value[0] |='
+op=norm_backward unit=norm_backward.cu
+plant 'casts, norm backward: by the scale of the cast before' $unit $unit 'task.extra.cast.scaling->kept' \
+    'task.extra.cast.scaling->scale'
+plant 'casts, norm backward: nothing is recorded' $unit $unit 'leave_cast(task.extra.cast, counts);' '(void)counts;'
+plant 'casts, norm backward: values for gradients' $unit $unit 'CastTo<HS_E5M2>' 'CastTo<HS_E4M3>'
 
 # Largest magnitudes of what is stored.
 card=227 op=matmul epilogue=matmul_hopper_epilogue.cuh

@@ -137,6 +137,6 @@ One H200 has said that the fast end is too fast. These figures of `bench/gpu.sh`
 | weights' gradients, `matmul tn` with k = 32768 (`trace`) | up to 1.1 of predicted | 1.4 | joint tiles wait for HBM or for turns: force 7 slices (`forced`, `tuning`) |
 | attention backward at 64 features, 1,024 tokens (`attention`) | 400 TFLOP/s | 254 | what waits: turns of dQ, or the consumers for each other |
 | update of all parameters (`trace`) | 90% of the bandwidth | 50% | blocks of update_kernel are too few, or their lists too short |
-| FP8 over bf16 at width 4096 (`fp8`) | 1.2 | 1.0 | casts: instructions an element; with delayed scales products make an MLP's |
+| FP8 over bf16 at width 4096 (`fp8`) | 1.2 | 1.0 | casts: instructions an element; with delayed scales norms and products make most |
 | small recipe, recorded step (`small`) | 0.30 ms | 0.45 | a dependent launch costs more than 3,000 clocks |
 TEXT

@@ -42,6 +42,9 @@ HsStatus hs_rule_probability(const char *op, float probability);
 /* A cap of scores or logits, or 0; name: "the cap". */
 HsStatus hs_rule_cap(const char *op, const char *name, float cap);
 
+/* What may be left in codes (hs_cast_apart); OK without codes. */
+HsStatus hs_rule_cast(const char *op, const char *name, const HsTensor *result, const HsCodes *codes);
+
 /* For messages. */
 extern const char *const hs_scale_names[HS_SCALE_GRANULARITIES];
 

@@ -89,21 +89,9 @@ static HsStatus check_codes(const HsMatmulArgs *args)
 
 static HsStatus check_cast(const HsMatmulArgs *args)
 {
-    const HsCodes *const cast = &args->cast;
-    const HsTensor *const c = &args->c;
-    if (!hs_codes_present(cast))
-        return HS_OK;
-    if (cast->rows != c->shape[0] || cast->depth != c->shape[1])
-        return hs_fail(HS_ESHAPE, "matmul: cast is [%" PRId64 ",%" PRId64 "], c [%" PRId64 ",%" PRId64 "]", cast->rows,
-                       cast->depth, c->shape[0], c->shape[1]);
-    if ((cast->format != HS_E4M3 && cast->format != HS_E5M2) || cast->granularity != HS_SCALE_TENSOR)
-        return hs_fail(HS_EINVAL, "matmul: c is cast to FP8 with one scale a tensor, not to %s with %s",
-                       hs_dtype_name(cast->format), hs_scale_names[cast->granularity]);
-    if (c->dtype != HS_BF16 || c->amax || args->accumulate)
-        return hs_fail(HS_EINVAL,
-                       "matmul: a c that is cast is bf16, does not accumulate, and has its largest magnitude "
-                       "in its scaling alone");
-    return HS_OK;
+    if (hs_codes_present(&args->cast) && args->accumulate)
+        return hs_fail(HS_EINVAL, "matmul: a c that is cast does not accumulate: leave out accumulate, or the cast");
+    return hs_rule_cast("matmul", "c", &args->c, &args->cast);
 }
 
 static HsStatus check_symmetric(const HsMatmulArgs *args)

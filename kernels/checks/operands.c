@@ -164,6 +164,9 @@ HsStatus hs_check_norm_forward(const HsNormArgs *args)
     if (hs_tensor_present(&args->addend) && hs_tensor_present(&args->branch))
         return hs_fail(HS_EINVAL, "norm_forward: addend is what the norm of a branch is added to, branch what is added "
                                   "before a norm: leave out the one or the other");
+    if (hs_tensor_present(&args->addend) && hs_codes_present(&args->cast))
+        return hs_fail(HS_EINVAL, "norm_forward: y is a stream where there is an addend, and not cast");
+    HS_TRY(hs_rule_cast("norm_forward", "y", &args->y, &args->cast));
     if (hs_tensor_present(&args->branch))
         return hs_rule_probability("norm_forward", args->probability);
     if (hs_tensor_present(&args->residual))
@@ -185,6 +188,7 @@ HsStatus hs_check_norm_backward(const HsNormBackwardArgs *args)
         return hs_fail(HS_EINVAL,
                        "norm_backward: dx_masked is for a branch with dropout, dx_rounded and dx_sums for one "
                        "without: leave out the one or the others");
+    HS_TRY(hs_rule_cast("norm_backward", "dx_rounded", &args->dx_rounded, &args->cast));
     const HsTensor *const handed_on = hs_norm_handed_on(args), *const all[] = { &args->dx, &args->dx_rounded };
     for (int i = 0; i < 2; i++)
         if (all[i] != handed_on && all[i]->amax)

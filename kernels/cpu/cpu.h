@@ -166,6 +166,7 @@ HS_OPS(HS_CPU_PROTOTYPE)
     X(quantize, HsQuantizeArgs)                    \
     X(bias_backward, HsBiasBackwardArgs)           \
     X(embedding_backward, HsEmbeddingBackwardArgs) \
+    X(norm_forward, HsNormArgs)                    \
     X(norm_backward, HsNormBackwardArgs)           \
     X(rope, HsRopeArgs)                            \
     X(head_norm_backward, HsHeadNormBackwardArgs)  \
@@ -183,6 +184,10 @@ void HS_ISA_NAME(hs_cpu_dropout_elements)(const HsDropoutArgs *args, HsRowBlock 
 /* amax, where there is one, of a tensor as it is stored (isa/quantize.c): a separate pass, which spares the cast that
  * follows one. */
 void HS_ISA_NAME(hs_cpu_find_amax)(const HsContext *context, const HsTensor *tensor);
+
+/* hs_cast_apart of what was stored, where there are codes for it, and the workspace that it takes: likewise a separate pass. */
+HsStatus HS_ISA_NAME(hs_cpu_cast)(HsContext *context, const HsTensor *result, const HsCodes *codes);
+size_t HS_ISA_NAME(hs_cpu_cast_workspace)(const HsContext *context, const HsCodes *codes);
 
 /* Bytes of a weight packed by pack_weight (isa/pack.c). */
 size_t HS_ISA_NAME(hs_cpu_packed_bytes)(const HsContext *context, HsDtype dtype, int64_t k, int64_t n);

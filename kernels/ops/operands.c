@@ -173,6 +173,18 @@ static void adapt_norm_residual(const void *arguments, HsOperandRow *residual)
     residual->optional = !hs_tensor_present(&args->branch);
 }
 
+static double bytes_norm_y(const void *arguments, const HsTensor *y)
+{
+    const HsNormArgs *args = arguments;
+    return hs_codes_present(&args->cast) ? bytes_of_codes(&args->cast) : bytes_of(y);
+}
+
+static double bytes_rounded(const void *arguments, const HsTensor *dx_rounded)
+{
+    const HsNormBackwardArgs *args = arguments;
+    return hs_codes_present(&args->cast) ? bytes_of_codes(&args->cast) : bytes_of(dx_rounded);
+}
+
 static void adapt_backward_mean(const void *arguments, HsOperandRow *mean)
 {
     const HsNormBackwardArgs *args = arguments;
@@ -469,21 +481,21 @@ const HsOperands hs_operands = {
 #define A HsNormArgs
     .norm_forward.rows = { ROW(x, READ, ACT, "N C", .adapt = adapt_norm_x),
                            ROW(weight, READ, WIDE, "C", .optional = true), ROW(bias, READ, WIDE, "C", .optional = true),
-                           ROW(addend, READ, ACT, "N C", .optional = true), ROW(y, WRITE, ACT, "N C", .finds = true),
+                           ROW(addend, READ, ACT, "N C", .optional = true),
+                           ROW(y, WRITE, ACT, "N C", .finds = true, .bytes = bytes_norm_y),
                            ROW(mean, WRITE, WIDE, "N", .adapt = adapt_mean), ROW(rstd, WRITE, WIDE, "N"),
                            ROW(branch, READ, ACT, "N C", .optional = true),
                            ROW(residual, READ, ACT, "N C", .adapt = adapt_norm_residual) },
 #undef A
 #define A HsNormBackwardArgs
-    .norm_backward.rows = { ROW(x, READ, ACT, "N C"), ROW(dy, READ, ACT, "N C"),
-                            ROW(weight, READ, WIDE, "C", .optional = true),
-                            ROW(mean, READ, WIDE, "N", .adapt = adapt_backward_mean), ROW(rstd, READ, WIDE, "N"),
-                            ROW(dx, WRITE, ACT, "N C", .finds = true, .adapt = adapt_norm_dx),
-                            ROW(dweight, UPDATE, WIDE, "C", .optional = true),
-                            ROW(dbias, UPDATE, WIDE, "C", .optional = true),
-                            ROW(dx_rounded, WRITE, HS_DTYPES_16, "N C", .optional = true, .finds = true),
-                            ROW(dx_sums, UPDATE, WIDE, "C", .optional = true),
-                            ROW(dx_masked, WRITE, ACT, "N C", .optional = true, .finds = true) },
+    .norm_backward
+        .rows = { ROW(x, READ, ACT, "N C"), ROW(dy, READ, ACT, "N C"), ROW(weight, READ, WIDE, "C", .optional = true),
+                  ROW(mean, READ, WIDE, "N", .adapt = adapt_backward_mean), ROW(rstd, READ, WIDE, "N"),
+                  ROW(dx, WRITE, ACT, "N C", .finds = true, .adapt = adapt_norm_dx),
+                  ROW(dweight, UPDATE, WIDE, "C", .optional = true), ROW(dbias, UPDATE, WIDE, "C", .optional = true),
+                  ROW(dx_rounded, WRITE, HS_DTYPES_16, "N C", .optional = true, .finds = true, .bytes = bytes_rounded),
+                  ROW(dx_sums, UPDATE, WIDE, "C", .optional = true),
+                  ROW(dx_masked, WRITE, ACT, "N C", .optional = true, .finds = true) },
 #undef A
 #define A HsHeadNormArgs
     .head_norm_forward = { .heads = true,

@@ -212,9 +212,7 @@ HS_CODE_FUNCTION HsEpilogue hs_epilogue_gradient(HsEpilogue forward)
  * alpha: a factor of the sum, not 0.  addend [M,N] act, optional, added before the epilogue.  bias [N] f32.
  * residual [M,N] act, may be c itself.  pre [M,N] act.  SwiGLU and GEGLU take neither residual nor accumulate.
  * c does not accumulate where its amax is asked for.
- * cast: optional, [rows of c, columns of c] in FP8 with one scale a tensor: what quantize makes of c by the scale that its
- * scaling kept, recorded (hs_cast_of_product).  Such a c is bf16 and does not accumulate, and may be left as it was: the
- * codes are all that is read of it.
+ * cast: optional, c in codes (hs_cast_apart).  Such a c does not accumulate.
  * row_sums [M] f32, optional, accumulated: row_sums[m] += sum over k of op(a)[m,k], of a as it is stored, whatever alpha
  * and policy say.  With transpose_a only, and not with SwiGLU or GEGLU: the bias's gradient, made with the weight's.
  * b may be packed, or in four bits: its columns as stored are a multiple of HS_NF4_RUN then, and a is not transposed.
@@ -268,13 +266,15 @@ typedef struct HsQuantizeArgs {
     HsRng rng;
 } HsQuantizeArgs;
 
-/* The cast that a product's `cast` asks for, of a c that is there. */
-static inline HsQuantizeArgs hs_cast_of_product(const HsMatmulArgs *args)
+/* The `cast` of an operation's result: what quantize makes of it in FP8, by the one scale that the codes' scaling kept,
+ * recorded.  Such a result [N,C] is bf16, has its amax there alone, and may be left as it was: the codes are all that is read
+ * of it.  This is the same cast of a result that was stored. */
+static inline HsQuantizeArgs hs_cast_apart(const HsTensor *result, const HsCodes *codes)
 {
     HsQuantizeArgs cast;
     memset(&cast, 0, sizeof cast);
-    cast.x = args->c;
-    cast.along = args->cast;
+    cast.x = *result;
+    cast.along = *codes;
     cast.source = HS_SCALE_KEPT;
     cast.records = true;
     return cast;
@@ -358,6 +358,7 @@ typedef struct HsNormArgs {
     HsTensor branch, residual; /* [N,C] act, both or none */
     float probability;
     HsRng rng;
+    HsCodes cast; /* optional, and not with an addend: y in codes (hs_cast_apart) */
 } HsNormArgs;
 
 typedef struct HsNormBackwardArgs {
@@ -370,6 +371,7 @@ typedef struct HsNormBackwardArgs {
      * stored.  ref and cpu give their very bits, the others those of dx_rounded; their sums have another order. */
     HsTensor dx_rounded; /* [N,C] 16 */
     HsTensor dx_sums;    /* [C] f32, accumulated: += sum over rows of dx */
+    HsCodes cast;        /* optional: dx_rounded in codes (hs_cast_apart) */
     /* What dropout_backward makes of dx as it is stored, to the bit: the gradient of the branch below that, added to a
      * residual, gives x.  Optional, and not together with the two above. */
     HsTensor dx_masked; /* [N,C] act */

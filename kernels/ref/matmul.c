@@ -171,7 +171,7 @@ static HsStatus multiply(HsContext *context, const HsMatmulArgs *given)
 
 HsStatus hs_ref_matmul(HsContext *context, const HsMatmulArgs *args)
 {
-    const HsQuantizeArgs cast = hs_cast_of_product(args);
+    const HsQuantizeArgs cast = hs_cast_apart(&args->c, &args->cast);
     HS_TRY(multiply(context, args));
     return hs_codes_present(&args->cast) ? hs_ref_quantize(context, &cast) : HS_OK;
 }

@@ -77,7 +77,8 @@ HsStatus hs_ref_norm_forward(HsContext *context, const HsNormArgs *args)
         hs_ref_store(&args->rstd, n, rstd);
     }
     hs_ref_find_amax(&args->y);
-    return HS_OK;
+    const HsQuantizeArgs cast = hs_cast_apart(&args->y, &args->cast);
+    return hs_codes_present(&args->cast) ? hs_ref_quantize(context, &cast) : HS_OK;
 }
 
 typedef struct HsNormGradient {
@@ -136,6 +137,9 @@ HsStatus hs_ref_norm_backward(HsContext *context, const HsNormBackwardArgs *args
     for (int64_t i = 0; hs_tensor_present(&args->dx_rounded) && i < rows * columns; i++)
         hs_ref_store(&args->dx_rounded, i, hs_ref_load(&args->dx, i));
     hs_ref_find_amax(hs_norm_handed_on(args));
+    const HsQuantizeArgs cast = hs_cast_apart(&args->dx_rounded, &args->cast);
+    if (hs_codes_present(&args->cast))
+        HS_TRY(hs_ref_quantize(context, &cast));
     const HsBiasBackwardArgs sums = { .dy = args->dx, .dbias = args->dx_sums };
     return hs_tensor_present(&args->dx_sums) ? hs_ref_bias_backward(context, &sums) : HS_OK;
 }

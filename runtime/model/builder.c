@@ -225,11 +225,12 @@ void hs_builder_codes(HsBuilder *builder, int node)
     model->slots[slot].granularity = policy.granularity;
 }
 
-int hs_builder_left_codes(HsBuilder *builder, int node, int64_t columns)
+int hs_builder_left_codes(HsBuilder *builder, int node, int value)
 {
     HsModel *model = builder->model;
-    return add_result_of(builder, node, group_of(model, node), &model->nodes[node].outputs[HS_OUTPUT_CODES], ".codes",
-                         2, columns, HS_U8, false);
+    const HsSlot *const of = &model->slots[value];
+    return add_result_of(builder, node, of->group, &model->nodes[node].outputs[HS_OUTPUT_CODES], ".codes", 2,
+                         of->columns, HS_U8, false);
 }
 
 int hs_builder_made(HsBuilder *builder, int node, int index, const char *suffix, HsSlot shape)

@@ -59,10 +59,10 @@ int hs_builder_saved(HsBuilder *builder, int node, const char *suffix, int64_t c
  * share_of. */
 int hs_builder_made(HsBuilder *builder, int node, int index, const char *suffix, HsSlot shape);
 
-/* A linear node's place for the codes of x that backward multiplies; one for codes of its result, of which the caller says the
- * rest: its outputs[HS_OUTPUT_CODES]. */
+/* A linear node's place for the codes of x that backward multiplies; a node's for those of a value that it makes, of which the
+ * caller says the rest: its outputs[HS_OUTPUT_CODES]. */
 void hs_builder_codes(HsBuilder *builder, int node);
-int hs_builder_left_codes(HsBuilder *builder, int node, int64_t columns);
+int hs_builder_left_codes(HsBuilder *builder, int node, int value);
 
 int hs_builder_inputs(HsBuilder *builder); /* the slots of tokens and targets; returns tokens' */
 int hs_builder_embedding(HsBuilder *builder, int tokens, int token_table, int position_table);

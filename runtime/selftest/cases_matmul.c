@@ -8,7 +8,7 @@
 #include "runtime/selftest/bounds.h"
 #include "runtime/selftest/coded.h"
 
-enum { A, B, ADDEND, BIAS, RESIDUAL, PRE, C, ROW_SUMS, CODES, SCALING };
+enum { A, B, ADDEND, BIAS, RESIDUAL, PRE, C, ROW_SUMS, CODES };
 
 /* rows M, columns N, depth K */
 #define LAYOUTS(dtype, out, m, n, k)                                                                          \
@@ -410,14 +410,10 @@ static void declare(HsTrial *trial)
     operands[C] = reads_c ? hs_updated("c", 1.0, c) : hs_output("c", c);
     if (config->sums)
         operands[ROW_SUMS] = hs_updated("row_sums", 1.0, hs_tensor_1d(NULL, HS_F32, m));
-    if (!hs_case_has(trial, HS_CASE_ACCUMULATE) && config->cast == HS_F32)
+    if (hs_case_casts(config))
+        hs_trial_declare_cast(trial, CODES, &c);
+    else if (!hs_case_has(trial, HS_CASE_ACCUMULATE))
         hs_trial_ask_amax(trial, C);
-    if (config->cast != HS_F32) {
-        operands[CODES] = hs_output("codes", hs_tensor_1d(NULL, HS_U8, m * c.shape[1]));
-        operands[SCALING] =
-            hs_filled(hs_updated("scaling", 0.0, hs_tensor_1d(NULL, HS_U8, sizeof(HsScaling))), HS_FILL_ZERO);
-        operands[SCALING].parameter = true;
-    }
     int64_t counts[MOST_PARTS];
     trial->quantized = hs_nf4_shape(counts, counts_of_parts(trial, counts));
 }
@@ -426,8 +422,8 @@ static void declare(HsTrial *trial)
  * what codes can. */
 static HsStatus prepare(HsTrial *trial, HsContext *reference)
 {
-    if (trial->config->cast != HS_F32)
-        *(HsScaling *)trial->operands[SCALING].image = hs_case_scaling(trial->config->columns % 32 ? 3.0f : 900.0f);
+    if (hs_case_casts(trial->config))
+        hs_trial_prepare_cast(trial, CODES);
     if (hs_case_coded(trial->config))
         return hs_trial_encode(trial, reference, &trial->operands[A], &trial->operands[B]);
     const HsTrialOperand *b = &trial->operands[B];
@@ -504,7 +500,7 @@ static double bytes_of(const HsTrial *trial, const HsContext *context)
 {
     (void)context;
     double bytes = hs_trial_bytes(trial);
-    if (trial->config->cast != HS_F32) /* codes are all that is left of c */
+    if (hs_case_casts(trial->config)) /* codes are all that is left of c */
         bytes -= hs_operand_bytes(&trial->operands[C]);
     if (hs_case_coded(trial->config))
         return bytes - hs_operand_bytes(&trial->operands[A]) - hs_operand_bytes(&trial->operands[B]) +
@@ -517,12 +513,6 @@ static double bytes_of(const HsTrial *trial, const HsContext *context)
 static float alpha_of(const HsTrial *trial)
 {
     return trial->config->alpha != 0.0f ? trial->config->alpha : 1.0f;
-}
-
-static HsCodes cast_of(const HsTrial *trial, void *codes, void *scaling)
-{
-    const HsTensor *const c = &trial->operands[C].tensor;
-    return (HsCodes){ trial->config->cast, HS_SCALE_TENSOR, c->shape[0], c->shape[1], codes, NULL, scaling };
 }
 
 static HsStatus call(HsTrial *trial, HsContext *context, const HsTensor *t)
@@ -558,26 +548,17 @@ static HsStatus call(HsTrial *trial, HsContext *context, const HsTensor *t)
                           .accumulate = hs_case_has(trial, HS_CASE_ACCUMULATE),
                           .c = t[C],
                           .row_sums = t[ROW_SUMS] };
+    const bool casts = hs_case_casts(trial->config) && a.dtype != HS_F64;
+    if (casts)
+        args.cast = hs_trial_cast(trial, t, C, CODES);
     HS_TRY(hs_op_matmul(context, &args));
-    if (trial->config->cast == HS_F32 || a.dtype == HS_F64)
-        return HS_OK;
-    args.cast = cast_of(trial, t[CODES].data, t[SCALING].data); /* once more, as a c that is cast may not be stored */
-    return hs_op_matmul(context, &args);
+    args.cast = (HsCodes){ 0 };
+    return casts ? hs_op_matmul(context, &args) : HS_OK; /* once more, as a c that is cast may not be stored */
 }
 
-/* Codes are those that quantize makes of what the backend stores, by the kernels that store it: all but their sums'
- * roundings is compared. */
 static HsStatus follow(HsTrial *trial, HsContext *reference, void *const *stored)
 {
-    HsTrialOperand *const operands = trial->operands;
-    HsMatmulArgs args = { .c = operands[C].tensor };
-    if (trial->config->cast == HS_F32)
-        return HS_OK;
-    args.c.data = stored[C];
-    memcpy(operands[SCALING].exact.data, operands[SCALING].image, sizeof(HsScaling));
-    args.cast = cast_of(trial, operands[CODES].exact.data, operands[SCALING].exact.data);
-    const HsQuantizeArgs cast = hs_cast_of_product(&args);
-    return hs_op_quantize(reference, &cast);
+    return hs_case_casts(trial->config) ? hs_trial_follow_cast(trial, reference, stored, C, CODES) : HS_OK;
 }
 
 /* sum_k |a| |b| of one element: what the rounding errors of its sum scale with. */

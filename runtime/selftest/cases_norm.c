@@ -3,13 +3,13 @@
  * Cases of the norms over rows.  The bounds follow the chain  mean -> centred -> variance -> rstd -> y  with the error
  * of each stage passed on; they hold for a variance taken of centred values (two passes, or an equivalent).
  */
-#include "runtime/selftest/trial.h"
+#include "runtime/selftest/coded.h"
 
 #include <math.h>
 #include <stdlib.h>
 
 /* rows N, columns C */
-enum { X, WEIGHT, BIAS, Y, MEAN, RSTD, BRANCH, RESIDUAL, ADDEND };
+enum { X, WEIGHT, BIAS, Y, MEAN, RSTD, BRANCH, RESIDUAL, ADDEND, CODES };
 
 static const float epsilon = 1e-5f;
 
@@ -83,21 +83,89 @@ static const float epsilon = 1e-5f;
         HS_BF16, HS_BF16, HS_F32, n, c, .unweighted = true, .options = HS_CASE_LAYER | HS_CASE_UNALIGNED                    \
     }
 
+/* y is left in codes: as kernels leave it, then where those are a pass apart. */
+#define CAST_OF(dtype, n, c, format, ...)                                                 \
+    {                                                                                     \
+        dtype, HS_BF16, HS_BF16, n, c, .start = 3, .cast = format, .options = __VA_ARGS__ \
+    }
+#define CAST(n, c)                                                                                        \
+    CAST_OF(HS_F32, n, c, HS_E4M3, HS_CASE_LAYER | HS_CASE_BIAS), CAST_OF(HS_BF16, n, c, HS_E4M3, 0),     \
+        CAST_OF(HS_F32, n, c, HS_E4M3, HS_CASE_RESIDUAL | HS_CASE_LAYER | HS_CASE_BIAS, .dropout = 0.2f), \
+        CAST_OF(HS_F32, n, c, HS_E4M3, HS_CASE_RESIDUAL, .dropout = 0.3f),                                \
+        CAST_OF(HS_F32, n, c, HS_E4M3, HS_CASE_RESIDUAL, .unweighted = true, .dropout = 0.3f),            \
+        CAST_OF(HS_F32, n, c, HS_E5M2, 0), CAST_OF(HS_F32, n, c, HS_E4M3, HS_CASE_LAYER | HS_CASE_UNALIGNED)
+
 /* The wider rows are for backends that keep a row in registers: a tile just full or just not, one warp or several, a
  * row that no registers hold, each in steps of 8 elements, of 4 (100) and of one (513). */
 static const HsCase forward_cases[] = {
-    FORWARD(1, 1),         FORWARD(2, 2),         FORWARD(3, 7),           FORWARD(7, 17),      FORWARD(17, 63),
-    FORWARD(64, 64),       FORWARD(65, 127),      FORWARD(3, 129),         FORWARD(2, 768),     FORWARD(5, 1030),
-    FORWARD(9, 100),       FORWARD(9, 256),       FORWARD(3, 264),         FORWARD(3, 513),     FORWARD(9, 1024),
-    FORWARD(9, 1032),      FORWARD(2, 1025),      FORWARD(3, 4104),        FORWARD(1, 9001),    FORWARD(2, 9008),
-    FORWARD(1, 16384),     FORWARD(2, 16392),     FORWARD(1, 16385),       SUMMED_ALL(1, 4),    SUMMED_ALL(3, 7),
-    SUMMED_ALL(17, 63),    SUMMED_ALL(65, 128),   SUMMED_ALL(9, 100),      SUMMED_ALL(9, 256),  SUMMED_ALL(3, 264),
-    SUMMED_ALL(2, 768),    SUMMED_ALL(9, 1024),   SUMMED_ALL(9, 1032),     SUMMED_ALL(3, 4104), SUMMED_ALL(2, 16392),
-    SUMMED_NARROW(17, 63), SUMMED_NARROW(9, 256), SUMMED_NARROW(2, 16392), ADDED_ALL(1, 1),     ADDED_ALL(1, 8),
-    ADDED_ALL(7, 17),      ADDED_ALL(9, 100),     ADDED_ALL(65, 128),      ADDED_ALL(9, 256),   ADDED_ALL(3, 264),
-    ADDED_ALL(3, 513),     ADDED_ALL(9, 1024),    ADDED_ALL(3, 1032),      ADDED_ALL(2, 4104),  ADDED_ALL(2, 16392),
-    UNWEIGHTED(1, 4),      UNWEIGHTED(3, 7),      UNWEIGHTED(17, 63),      UNWEIGHTED(9, 256),  UNWEIGHTED(9, 1024),
-    UNWEIGHTED(3, 1032),   UNWEIGHTED(2, 16392),
+    FORWARD(1, 1),
+    FORWARD(2, 2),
+    FORWARD(3, 7),
+    FORWARD(7, 17),
+    FORWARD(17, 63),
+    FORWARD(64, 64),
+    FORWARD(65, 127),
+    FORWARD(3, 129),
+    FORWARD(2, 768),
+    FORWARD(5, 1030),
+    FORWARD(9, 100),
+    FORWARD(9, 256),
+    FORWARD(3, 264),
+    FORWARD(3, 513),
+    FORWARD(9, 1024),
+    FORWARD(9, 1032),
+    FORWARD(2, 1025),
+    FORWARD(3, 4104),
+    FORWARD(1, 9001),
+    FORWARD(2, 9008),
+    FORWARD(1, 16384),
+    FORWARD(2, 16392),
+    FORWARD(1, 16385),
+    SUMMED_ALL(1, 4),
+    SUMMED_ALL(3, 7),
+    SUMMED_ALL(17, 63),
+    SUMMED_ALL(65, 128),
+    SUMMED_ALL(9, 100),
+    SUMMED_ALL(9, 256),
+    SUMMED_ALL(3, 264),
+    SUMMED_ALL(2, 768),
+    SUMMED_ALL(9, 1024),
+    SUMMED_ALL(9, 1032),
+    SUMMED_ALL(3, 4104),
+    SUMMED_ALL(2, 16392),
+    SUMMED_NARROW(17, 63),
+    SUMMED_NARROW(9, 256),
+    SUMMED_NARROW(2, 16392),
+    ADDED_ALL(1, 1),
+    ADDED_ALL(1, 8),
+    ADDED_ALL(7, 17),
+    ADDED_ALL(9, 100),
+    ADDED_ALL(65, 128),
+    ADDED_ALL(9, 256),
+    ADDED_ALL(3, 264),
+    ADDED_ALL(3, 513),
+    ADDED_ALL(9, 1024),
+    ADDED_ALL(3, 1032),
+    ADDED_ALL(2, 4104),
+    ADDED_ALL(2, 16392),
+    UNWEIGHTED(1, 4),
+    UNWEIGHTED(3, 7),
+    UNWEIGHTED(17, 63),
+    UNWEIGHTED(9, 256),
+    UNWEIGHTED(9, 1024),
+    UNWEIGHTED(3, 1032),
+    UNWEIGHTED(2, 16392),
+    CAST(1, 4),
+    CAST(3, 7),
+    CAST(17, 64),
+    CAST(9, 100),
+    CAST(9, 256),
+    CAST(3, 264),
+    CAST(2, 768),
+    CAST(9, 1024),
+    CAST(9, 1032),
+    CAST(3, 4104),
+    CAST(2, 16392),
 };
 
 /* In place: y is x, or the addend; with a branch the residual is x. */
@@ -132,7 +200,30 @@ static void declare_forward(HsTrial *trial)
     if (hs_case_has(trial, HS_CASE_LAYER))
         operands[MEAN] = hs_output("mean", rows);
     operands[RSTD] = hs_output("rstd", rows);
-    hs_trial_ask_amax(trial, output_of(trial));
+    if (hs_case_casts(config))
+        hs_trial_declare_cast(trial, CODES, &operands[Y].tensor);
+    else
+        hs_trial_ask_amax(trial, output_of(trial));
+}
+
+static HsStatus prepare_forward(HsTrial *trial, HsContext *reference)
+{
+    (void)reference;
+    if (hs_case_casts(trial->config))
+        hs_trial_prepare_cast(trial, CODES);
+    return HS_OK;
+}
+
+static HsStatus follow_forward(HsTrial *trial, HsContext *reference, void *const *stored)
+{
+    return hs_case_casts(trial->config) ? hs_trial_follow_cast(trial, reference, stored, Y, CODES) : HS_OK;
+}
+
+/* Codes are all that is left of a y that is cast. */
+static double bytes_forward(const HsTrial *trial, const HsContext *context)
+{
+    (void)context;
+    return hs_trial_bytes(trial) - (hs_case_casts(trial->config) ? hs_operand_bytes(&trial->operands[Y]) : 0.0);
 }
 
 static int residual_of(const HsTrial *trial)
@@ -157,6 +248,15 @@ static HsStatus call_forward(HsTrial *trial, HsContext *context, const HsTensor 
         args.probability = trial->config->dropout;
         args.rng = (HsRng){ trial->seed, 11, 5, trial->config->start, NULL };
     }
+    const bool casts = hs_case_casts(trial->config) && args.y.dtype != HS_F64;
+    if (casts)
+        args.cast = hs_trial_cast(trial, t, Y, CODES);
+    HS_TRY(hs_op_norm_forward(context, &args));
+    if (!casts)
+        return HS_OK;
+    /* A y that is cast may not be stored: once more, of x as the cast left it. */
+    args.cast = (HsCodes){ 0 };
+    args.branch = args.residual = (HsTensor){ 0 };
     return hs_op_norm_forward(context, &args);
 }
 
@@ -253,11 +353,27 @@ const HsOpTest hs_op_test_norm_forward = {
     .timed = forward_timed,
     .timed_count = HS_COUNT_OF(forward_timed),
     .declare = declare_forward,
+    .prepare = prepare_forward,
+    .bytes = bytes_forward,
     .bound = bound_forward,
     .call = call_forward,
+    .follow = follow_forward,
 };
 
-enum { B_DY, B_X, B_WEIGHT, B_MEAN, B_RSTD, B_DX, B_DWEIGHT, B_DBIAS, B_DX_ROUNDED, B_DX_SUMS, B_DX_MASKED };
+enum {
+    B_DY,
+    B_X,
+    B_WEIGHT,
+    B_MEAN,
+    B_RSTD,
+    B_DX,
+    B_DWEIGHT,
+    B_DBIAS,
+    B_DX_ROUNDED,
+    B_DX_SUMS,
+    B_DX_MASKED,
+    B_CODES = B_DX_MASKED
+};
 
 #define BACKWARD(n, c)                                                                                   \
     { HS_F32, HS_F32, HS_F32, n, c, .options = HS_CASE_LAYER | HS_CASE_BIAS },                           \
@@ -312,6 +428,17 @@ enum { B_DY, B_X, B_WEIGHT, B_MEAN, B_RSTD, B_DX, B_DWEIGHT, B_DBIAS, B_DX_ROUND
     {                                                                                                       \
         HS_F32, HS_F32, HS_BF16, n, c, .unweighted = true, .dropout = 0.2f, .options = HS_CASE_ACCUMULATE   \
     }
+
+/* dx_rounded is left in codes: as kernels leave it, then where those are a pass apart. */
+#define CAST_BACKWARD_OF(gradient, n, c, format, ...)                                                        \
+    {                                                                                                        \
+        HS_F32, HS_F32, gradient, n, c, .sums = true, .cast = format, .options = HS_CASE_LAYER | __VA_ARGS__ \
+    }
+#define CAST_BACKWARD(n, c)                                                                                       \
+    CAST_BACKWARD_OF(HS_BF16, n, c, HS_E5M2, HS_CASE_BIAS | HS_CASE_ACCUMULATE),                                  \
+        CAST_BACKWARD_OF(HS_BF16, n, c, HS_E5M2, 0, .unweighted = true),                                          \
+        CAST_BACKWARD_OF(HS_BF16, n, c, HS_E4M3, HS_CASE_ACCUMULATE), CAST_BACKWARD_OF(HS_F32, n, c, HS_E5M2, 0), \
+        CAST_BACKWARD_OF(HS_BF16, n, c, HS_E5M2, HS_CASE_ACCUMULATE | HS_CASE_UNALIGNED)
 
 static const HsCase backward_cases[] = {
     BACKWARD(1, 1),
@@ -374,6 +501,15 @@ static const HsCase backward_cases[] = {
     UNWEIGHTED_BACKWARD(35, 768),
     UNWEIGHTED_BACKWARD(18, 1032),
     UNWEIGHTED_BACKWARD(18, 8200),
+    CAST_BACKWARD(1, 4),
+    CAST_BACKWARD(3, 7),
+    CAST_BACKWARD(700, 36),
+    CAST_BACKWARD(37, 256),
+    CAST_BACKWARD(37, 520),
+    CAST_BACKWARD(530, 768),
+    CAST_BACKWARD(18, 1032),
+    CAST_BACKWARD(17, 2056),
+    CAST_BACKWARD(18, 8200),
 };
 
 /* Statistics need not belong to x: the formula takes them as given. */
@@ -399,33 +535,61 @@ static void declare_backward(HsTrial *trial)
     if (config->dropout > 0.0f)
         operands[B_DX_MASKED] =
             hs_output("dx_masked", hs_tensor_2d(NULL, config->other, config->rows, config->columns));
-    hs_trial_ask_amax(trial, config->dropout > 0.0f ? B_DX_MASKED : config->sums ? B_DX_ROUNDED : B_DX);
+    if (!hs_case_casts(config))
+        hs_trial_ask_amax(trial, config->dropout > 0.0f ? B_DX_MASKED : config->sums ? B_DX_ROUNDED : B_DX);
     if (!config->sums)
         return;
     const HsDtype rounded = config->other == HS_F32 ? HS_BF16 : config->other;
     operands[B_DX_ROUNDED] = hs_output("dx_rounded", hs_tensor_2d(NULL, rounded, config->rows, config->columns));
     operands[B_DX_SUMS] = hs_updated("dx_sums", 1.0, columns);
+    if (hs_case_casts(config))
+        hs_trial_declare_cast(trial, B_CODES, &operands[B_DX_ROUNDED].tensor);
+}
+
+static HsStatus prepare_backward(HsTrial *trial, HsContext *reference)
+{
+    (void)reference;
+    if (hs_case_casts(trial->config))
+        hs_trial_prepare_cast(trial, B_CODES);
+    return HS_OK;
+}
+
+static HsStatus follow_backward(HsTrial *trial, HsContext *reference, void *const *stored)
+{
+    return hs_case_casts(trial->config) ? hs_trial_follow_cast(trial, reference, stored, B_DX_ROUNDED, B_CODES) : HS_OK;
+}
+
+static double bytes_backward(const HsTrial *trial, const HsContext *context)
+{
+    (void)context;
+    return hs_trial_bytes(trial) -
+           (hs_case_casts(trial->config) ? hs_operand_bytes(&trial->operands[B_DX_ROUNDED]) : 0.0);
 }
 
 static HsStatus call_backward(HsTrial *trial, HsContext *context, const HsTensor *t)
 {
-    const HsNormKind kind = hs_case_has(trial, HS_CASE_LAYER) ? HS_NORM_LAYER : HS_NORM_RMS;
-    return hs_op_norm_backward(context,
-                               &(HsNormBackwardArgs){ .kind = kind,
-                                                      .dy = t[B_DY],
-                                                      .x = t[B_X],
-                                                      .weight = t[B_WEIGHT],
-                                                      .mean = t[B_MEAN],
-                                                      .rstd = t[B_RSTD],
-                                                      .accumulate = hs_case_has(trial, HS_CASE_ACCUMULATE),
-                                                      .dx = t[B_DX],
-                                                      .dweight = t[B_DWEIGHT],
-                                                      .dbias = t[B_DBIAS],
-                                                      .dx_rounded = t[B_DX_ROUNDED],
-                                                      .dx_sums = t[B_DX_SUMS],
-                                                      .dx_masked = t[B_DX_MASKED],
-                                                      .probability = trial->config->dropout,
-                                                      .rng = { trial->seed, 11, 5, trial->config->start, NULL } });
+    const bool casts = hs_case_casts(trial->config) && t[B_DX].dtype != HS_F64;
+    HsNormBackwardArgs args = { .kind = hs_case_has(trial, HS_CASE_LAYER) ? HS_NORM_LAYER : HS_NORM_RMS,
+                                .dy = t[B_DY],
+                                .x = t[B_X],
+                                .weight = t[B_WEIGHT],
+                                .mean = t[B_MEAN],
+                                .rstd = t[B_RSTD],
+                                .accumulate = hs_case_has(trial, HS_CASE_ACCUMULATE),
+                                .dx = t[B_DX],
+                                .dweight = t[B_DWEIGHT],
+                                .dbias = t[B_DBIAS],
+                                .dx_rounded = t[B_DX_ROUNDED],
+                                .dx_sums = t[B_DX_SUMS],
+                                .probability = trial->config->dropout,
+                                .rng = { trial->seed, 11, 5, trial->config->start, NULL } };
+    if (trial->config->dropout > 0.0f)
+        args.dx_masked = t[B_DX_MASKED];
+    if (casts)
+        args.cast = hs_trial_cast(trial, t, B_DX_ROUNDED, B_CODES);
+    HS_TRY(hs_op_norm_backward(context, &args));
+    /* What is cast may not be stored: it is dx, which is, rounded. */
+    return casts ? hs_op_convert(context, &(HsConvertArgs){ .x = args.dx, .y = args.dx_rounded }) : HS_OK;
 }
 
 /* |xhat| without cancellation. */
@@ -529,6 +693,9 @@ const HsOpTest hs_op_test_norm_backward = {
     .timed = backward_timed,
     .timed_count = HS_COUNT_OF(backward_timed),
     .declare = declare_backward,
+    .prepare = prepare_backward,
+    .bytes = bytes_backward,
     .bound = bound_backward,
     .call = call_backward,
+    .follow = follow_backward,
 };

@@ -132,3 +132,38 @@ double hs_trial_coded_bytes(const HsTrial *trial)
         bytes += (double)(codes[i].rows * (hs_codes_row_bytes(&codes[i]) + hs_codes_blocks(&codes[i])));
     return bytes;
 }
+
+void hs_trial_declare_cast(HsTrial *trial, int codes, const HsTensor *result)
+{
+    HsTrialOperand *const operands = trial->operands;
+    operands[codes] = hs_output("codes", hs_tensor_1d(NULL, HS_U8, result->shape[0] * result->shape[1]));
+    operands[codes + 1] =
+        hs_filled(hs_updated("scaling", 0.0, hs_tensor_1d(NULL, HS_U8, sizeof(HsScaling))), HS_FILL_ZERO);
+    operands[codes + 1].parameter = true;
+}
+
+void hs_trial_prepare_cast(HsTrial *trial, int codes)
+{
+    *(HsScaling *)trial->operands[codes + 1].image = hs_case_scaling(trial->config->columns % 32 ? 3.0f : 900.0f);
+}
+
+HsCodes hs_trial_cast(const HsTrial *trial, const HsTensor *t, int result, int codes)
+{
+    const int64_t *const shape = trial->operands[result].tensor.shape;
+    return (
+        HsCodes){ trial->config->cast, HS_SCALE_TENSOR, shape[0], shape[1], t[codes].data, NULL, t[codes + 1].data };
+}
+
+HsStatus hs_trial_follow_cast(HsTrial *trial, HsContext *reference, void *const *stored, int result, int codes)
+{
+    HsTrialOperand *const operands = trial->operands;
+    HsTensor t[HS_TRIAL_OPERANDS] = { 0 };
+    t[result] = operands[result].tensor;
+    t[result].data = stored[result];
+    t[codes] = operands[codes].exact;
+    t[codes + 1] = operands[codes + 1].exact;
+    memcpy(t[codes + 1].data, operands[codes + 1].image, sizeof(HsScaling));
+    const HsCodes left = hs_trial_cast(trial, t, result, codes);
+    const HsQuantizeArgs cast = hs_cast_apart(&t[result], &left);
+    return hs_op_quantize(reference, &cast);
+}

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * Operands of a product in codes below 16 bits: made here by the reference from a's and b's random numbers, which become
- * what the codes stand for; the backend under test gets the codes alone.
+ * what the codes stand for; the backend under test gets the codes alone.  And results that are left in codes
+ * (ops.h: hs_cast_apart).
  */
 #ifndef HS_RUNTIME_SELFTEST_CODED_H
 #define HS_RUNTIME_SELFTEST_CODED_H
@@ -37,5 +38,19 @@ float hs_trial_coded_factor(const HsTrial *trial);
 
 /* Bytes of both operands' codes and block scales. */
 double hs_trial_coded_bytes(const HsTrial *trial);
+
+static inline bool hs_case_casts(const HsCase *config)
+{
+    return config->cast != HS_F32;
+}
+
+/* Operands `codes` and the next, of a case that casts: the codes of a result of that shape, and their scaling. */
+void hs_trial_declare_cast(HsTrial *trial, int codes, const HsTensor *result);
+/* The scaling's image, with a scale by which some numbers are too large, or by which none is. */
+void hs_trial_prepare_cast(HsTrial *trial, int codes);
+/* As the operation's argument; t: the operands' tensors, `result` which one is cast. */
+HsCodes hs_trial_cast(const HsTrial *trial, const HsTensor *t, int result, int codes);
+/* Codes and scaling that the reference makes of the result as the backend stored it: all but its own roundings is compared. */
+HsStatus hs_trial_follow_cast(HsTrial *trial, HsContext *reference, void *const *stored, int result, int codes);
 
 #endif

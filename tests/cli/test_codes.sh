@@ -28,31 +28,37 @@ for recipe in current delayed block mxfp8 nvfp4; do
         fail "$recipe: a resumed run records other casts"
     grep -q 'What the casts did' whole/report.html || fail "$recipe: the page shows no casts"
     # Of bf16's loss: 0.5%; of four bits, which have no such claim, 5%.
-    awk -v a="$(loss bf16)" -v b="$(loss whole)" -v most=$([ $recipe = nvfp4 ] && echo 0.05 || echo 0.005) \
+    awk -v a="$(loss bf16)" -v b="$(loss whole)" -v most="$([ "$recipe" = nvfp4 ] && echo 0.05 || echo 0.005)" \
         'BEGIN { exit !(a > 0 && b > 0 && (b - a) / a < most) }' || fail "$recipe: loss $(loss whole), bf16 $(loss bf16)"
     [ "$(weights whole)" != "$(weights bf16)" ] || fail "$recipe has bf16's weights"
     expect 0 "$trainer" eval --checkpoint whole
     rm -rf whole again halves
 done
 
-# Products that leave codes (docs/precision.md): by the kernels of an RTX 4090 the bits are those of casts apart, behind gates
-# apart, and of x made again, which is cast apart.
+# Products and norms that leave codes (docs/precision.md): by the kernels of an RTX 4090 the bits are those of casts apart,
+# behind gates apart, and of x made again, which is cast apart; with dropout, whose mask norms apply, and without.
 export HALFSTEP_EMU_SHARED=99
 on_card() { # on_card FOLDER SETTING...
     run_as "$1" precision.fp8.recipe=delayed precision.fp8.keep=none device=emu model.family=llama model.width=64 \
         model.mlp_width=192 max_steps=4 max_length=64 "${@:2}"
 }
-on_card whole
-HALFSTEP_GATES=apart on_card apart
-on_card again memory.recompute=block
-[ "$(weights whole)" = "$(weights apart)" ] || fail "codes that products leave are not those of casts"
-[ "$(weights whole)" = "$(weights again)" ] || fail "codes that products leave are not those of recomputation"
-[ "$(grep '"scales"' whole/metrics.jsonl)" = "$(grep '"scales"' apart/metrics.jsonl)" ] || fail "other casts are recorded"
-expect 0 "$trainer" plan --config tiny.yaml --card "RTX 4090" --step device=cuda precision.mode=fp8 model.family=llama \
-    precision.fp8.recipe=delayed precision.fp8.keep=none
-# Two blocks of four layers: of 8 casts of x two are left to products, of 8 of dy two, and attention's x is cast twice.
-[ "$(awk -F ' *[|] *' '$3 == "quantize" { printf "%s %d ", $2, $4 }' out)" = "around it 8 forward 6 backward 8 " ] ||
-    fail "not as many casts as there should be: $(grep quantize out)"
+# Two blocks of four layers: of 8 casts of x six are left to norms and products, of 8 of dy two to products and, without
+# dropout, four to norms; attention's x is cast twice.
+for way in "0.1 8" "0 4"; do
+    dropout=${way% *}
+    on_card whole model.dropout="$dropout"
+    HALFSTEP_GATES=apart on_card apart model.dropout="$dropout"
+    on_card again memory.recompute=block model.dropout="$dropout"
+    [ "$(weights whole)" = "$(weights apart)" ] || fail "dropout $dropout: codes that are left are not those of casts"
+    [ "$(weights whole)" = "$(weights again)" ] || fail "dropout $dropout: codes that are left are not those of recomputation"
+    [ "$(grep '"scales"' whole/metrics.jsonl)" = "$(grep '"scales"' apart/metrics.jsonl)" ] ||
+        fail "dropout $dropout: other casts are recorded"
+    expect 0 "$trainer" plan --config tiny.yaml --card "RTX 4090" --step device=cuda precision.mode=fp8 \
+        model.family=llama model.dropout="$dropout" precision.fp8.recipe=delayed precision.fp8.keep=none
+    [ "$(awk -F ' *[|] *' '$3 == "quantize" { printf "%s %d ", $2, $4 }' out)" = "around it 8 forward 2 backward ${way#* } " ] ||
+        fail "dropout $dropout: not as many casts as there should be: $(grep quantize out)"
+    rm -rf whole apart again
+done
 unset HALFSTEP_EMU_SHARED
 
 # What is kept in 16 bits, and what cannot be.

@@ -28,7 +28,7 @@ HS_OPS(IDLE)
 #define IDLE_MEMBER(op, Args, formula) .op = idle_##op,
 static const HsBackend idle_backend = { .name = "idle", HS_OPS(IDLE_MEMBER) };
 
-/* Keeps the cost of the operation that is asked for. */
+/* Keeps the cost of the first call of the operation that is asked for. */
 typedef struct Listener {
     HsObserver observer; /* first: the context holds its address */
     const char *op;
@@ -43,8 +43,8 @@ static void listen(HsObserver *observer, HsContext *context, HsRangeKind kind, c
     cr_assert(kind == HS_RANGE_OPERATION && cost, "%s came without a cost", name);
     if (strcmp(name, listener->op) != 0)
         return;
-    listener->cost = *cost;
-    listener->calls++;
+    if (listener->calls++ == 0)
+        listener->cost = *cost;
 }
 
 static void ignore(HsObserver *observer, HsContext *context)
@@ -72,8 +72,9 @@ static void expect_agreement(const char *op, const HsOpTest *test, const HsCase 
     }
     hs_trial_place_amax(&trial, tensors);
     cr_assert_eq(test->call(&trial, &context, tensors), HS_OK, "%s: %s", op, hs_error_message());
-    /* A product is repeated with a c that is cast, whose cost is compared. */
-    cr_assert_eq(listener.calls, config->cast == HS_F32 ? 1 : 2, "%s: %d calls", op, listener.calls);
+    /* What casts its result is repeated without, but where it adds to sums. */
+    const bool repeated = config->cast != HS_F32 && strcmp(op, "norm_backward") != 0;
+    cr_assert_eq(listener.calls, repeated ? 2 : 1, "%s: %d calls", op, listener.calls);
     const double expected = hs_speed_bytes(&trial, &context);
     const bool more = strncmp(op, "embedding", strlen("embedding")) == 0,
                fewer = strcmp(op, "penalty") == 0 || strcmp(op, "begin_step") == 0;

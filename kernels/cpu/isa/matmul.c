@@ -266,10 +266,9 @@ static size_t product_workspace(const HsContext *context, const HsMatmulArgs *ar
 size_t matmul_workspace(const HsContext *context, const HsMatmulArgs *args)
 {
     const HsMatmulArgs product = without_codes(args);
-    const HsQuantizeArgs cast = hs_cast_of_product(args);
     const size_t bytes = decoded_bytes(hs_codes_of(&args->a)) + decoded_bytes(hs_codes_of(&args->b)) +
                          product_workspace(context, &product);
-    const size_t after = hs_codes_present(&args->cast) ? HS_ISA_NAME(hs_cpu_quantize_workspace)(context, &cast) : 0;
+    const size_t after = HS_ISA_NAME(hs_cpu_cast_workspace)(context, &args->cast);
     return after > bytes ? after : bytes;
 }
 
@@ -730,6 +729,5 @@ HsStatus HS_ISA_NAME(hs_cpu_matmul)(HsContext *context, const HsMatmulArgs *args
 {
     HS_TRY(args->a.layout == HS_LAYOUT_CODES ? multiply_codes(context, args) : multiply_operands(context, args));
     HS_ISA_NAME(hs_cpu_find_amax)(context, &args->c);
-    const HsQuantizeArgs cast = hs_cast_of_product(args);
-    return hs_codes_present(&args->cast) ? HS_ISA_NAME(hs_cpu_quantize)(context, &cast) : HS_OK;
+    return HS_ISA_NAME(hs_cpu_cast)(context, &args->c, &args->cast);
 }

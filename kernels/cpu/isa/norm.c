@@ -109,7 +109,12 @@ HsStatus HS_ISA_NAME(hs_cpu_norm_forward)(HsContext *context, const HsNormArgs *
         }
     }
     HS_ISA_NAME(hs_cpu_find_amax)(context, &args->y);
-    return HS_OK;
+    return HS_ISA_NAME(hs_cpu_cast)(context, &args->y, &args->cast);
+}
+
+size_t HS_ISA_NAME(hs_cpu_norm_forward_workspace)(const HsContext *context, const HsNormArgs *args)
+{
+    return HS_ISA_NAME(hs_cpu_cast_workspace)(context, &args->cast);
 }
 
 /* Partial sums of block b, each a row of `width` floats: dweight's first, dbias's, dx_sums'. */
@@ -122,9 +127,10 @@ static float *partial(float *workspace, int64_t block, int64_t which, int64_t wi
 
 size_t HS_ISA_NAME(hs_cpu_norm_backward_workspace)(const HsContext *context, const HsNormBackwardArgs *args)
 {
-    (void)context;
     const int64_t blocks = hs_cpu_block_count(args->x.shape[0], hs_cpu_partial_rows(args->x.shape[0]));
-    return (size_t)(PARTIALS * blocks) * hs_cpu_align((size_t)args->x.shape[1] * sizeof(float));
+    const size_t bytes = (size_t)(PARTIALS * blocks) * hs_cpu_align((size_t)args->x.shape[1] * sizeof(float));
+    const size_t after = HS_ISA_NAME(hs_cpu_cast_workspace)(context, &args->cast);
+    return after > bytes ? after : bytes;
 }
 
 /* g = weight dy;  dx [+]= rstd (g - mean(g) - xhat mean(g xhat));  rms without mean(g) */
@@ -252,7 +258,7 @@ HsStatus HS_ISA_NAME(hs_cpu_norm_backward)(HsContext *context, const HsNormBackw
     if (hs_tensor_present(&args->dx_sums))
         add_partials(context->workspace, blocks, 2, width, &args->dx_sums);
     HS_ISA_NAME(hs_cpu_find_amax)(context, hs_norm_handed_on(args));
-    return HS_OK;
+    return HS_ISA_NAME(hs_cpu_cast)(context, &args->dx_rounded, &args->cast);
 }
 
 size_t HS_ISA_NAME(hs_cpu_bias_backward_workspace)(const HsContext *context, const HsBiasBackwardArgs *args)

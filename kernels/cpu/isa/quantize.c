@@ -614,3 +614,14 @@ void HS_ISA_NAME(hs_codes_decode)(const HsContext *context, const HsCodes *codes
     for (int64_t row = 0; row < codes->rows; row++)
         decode_row(codes, row, out + row * codes->depth);
 }
+
+HsStatus HS_ISA_NAME(hs_cpu_cast)(HsContext *context, const HsTensor *result, const HsCodes *codes)
+{
+    const HsQuantizeArgs cast = hs_cast_apart(result, codes);
+    return hs_codes_present(codes) ? HS_ISA_NAME(hs_cpu_quantize)(context, &cast) : HS_OK;
+}
+
+size_t HS_ISA_NAME(hs_cpu_cast_workspace)(const HsContext *context, const HsCodes *codes)
+{
+    return hs_codes_present(codes) ? HS_ISA_NAME(hs_cpu_quantize_workspace)(context, NULL) : 0;
+}

@@ -10,9 +10,12 @@
  * Only the residual stream's own format, f32, is made so: what is stored is what the registers hold.
  *
  * Where there is an addend, the stream of y's format, its packs are under way while the row is summed.
+ *
+ * Where y is cast to E4M3 by a scale that is known, in packs of bf16, its codes are written in place of it.
  */
 #include "kernels/cuda/layers/dropout.cuh"
 #include "kernels/cuda/layers/norm.cuh"
+#include "kernels/cuda/toolbox/cast.cuh"
 
 namespace HS_CUDA_NAMESPACE
 {
@@ -36,6 +39,11 @@ template <typename X, typename Y, typename Place = WholeRows> struct NormForward
     {
         return Place::begin(row, columns) + column;
     }
+
+    HS_MEMBER ValuesAsTheyAre leaving(CastCounts &) const
+    {
+        return {};
+    }
 };
 
 /* y is added to a stream like it. */
@@ -50,6 +58,16 @@ template <typename Branch, bool weighted> struct SumNormForward : NormForward<Vi
     View<Branch> branch;
     View<float> residual;
     DropoutRule rule;
+};
+
+/* y's codes are written in place of it. */
+template <typename Task> struct CastNormForward : Task {
+    CastOut cast;
+
+    HS_MEMBER CastTo<HS_E4M3> leaving(CastCounts &counts) const
+    {
+        return { cast.data, cast.scaling->kept, &counts };
+    }
 };
 
 /* Neighbours of the branch as they lie in memory. */
@@ -78,7 +96,7 @@ HS_DEVICE void make_sum(const SumNormForward<Branch, weighted> &task, const Drop
 
 /* This thread's packs of a row as they are; outside of the row zeros. */
 template <bool one_warp, int width, int packs, typename Task>
-HS_DEVICE void load_row(const Task &task, int64_t row, int columns, float (&x)[packs][width])
+HS_DEVICE void read_row(const Task &task, int64_t row, int columns, float (&x)[packs][width])
 {
 #pragma unroll
     for (int pack = 0; pack < packs; pack++) {
@@ -95,7 +113,7 @@ HS_DEVICE void load_row(const Task &task, int64_t row, int columns, float (&x)[p
 
 /* The same, made and written.  All loads come before the first use, the branch's as they lie in memory. */
 template <bool one_warp, int width, int packs, typename Branch, bool weighted>
-HS_DEVICE void load_row(const SumNormForward<Branch, weighted> &task, int64_t row, int columns,
+HS_DEVICE void make_row(const SumNormForward<Branch, weighted> &task, int64_t row, int columns,
                         float (&x)[packs][width])
 {
     Pack<Branch, width> branch[packs];
@@ -168,9 +186,9 @@ template <bool one_warp, int width, int packs, typename Task> struct AddendPart<
 };
 
 /* Pack number `pack` of y, from x - mean; the largest magnitude so far becomes that of y, too. */
-template <int width, typename Task, typename Addend>
-HS_DEVICE void store_normalized(const Task &task, int64_t row, int pack, int column, const float (&centred)[width],
-                                float rstd, const Addend &addend, uint32_t &most)
+template <int width, typename Task, typename Leaving, typename Addend>
+HS_DEVICE void store_normalized(const Task &task, const Leaving &leaving, int64_t row, int pack, int column,
+                                const float (&centred)[width], float rstd, const Addend &addend, uint32_t &most)
 {
     float weight[width], bias[width] = {}, y[width];
     if constexpr (Task::sums)
@@ -183,7 +201,10 @@ HS_DEVICE void store_normalized(const Task &task, int64_t row, int pack, int col
     for (int i = 0; i < width; i++)
         y[i] = fmaf(weight[i], centred[i] * rstd, bias[i]);
     addend.add_to(task, task.at(row, column), pack, y);
-    task.y.store(task.at(row, column), y);
+    if constexpr (Leaving::casts)
+        leaving.store(task.at(row, column), y);
+    else
+        task.y.store(task.at(row, column), y);
     if (Task::looks && task.amax.to)
         most = largest_of(y, most);
 }
@@ -209,7 +230,12 @@ __global__ void __launch_bounds__(most_threads<one_warp>) norm_forward_kernel(co
     float x[packs][width];
     float sum[1] = { 0.0f }, squares[1] = { 0.0f };
     uint32_t most = 0;
-    load_row<one_warp>(task, row, columns, x);
+    CastCounts counts = {};
+    const auto leaving = task.leaving(counts);
+    if constexpr (Task::sums)
+        make_row<one_warp>(task, row, columns, x);
+    else
+        read_row<one_warp>(task, row, columns, x);
     AddendPart<one_warp, width, packs, Task> addend;
     addend.load(task, row, columns);
     float mean = 0.0f;
@@ -237,12 +263,14 @@ __global__ void __launch_bounds__(most_threads<one_warp>) norm_forward_kernel(co
     for (int pack = 0; pack < packs; pack++) {
         const int column = column_of<width, one_warp>(pack);
         if (column < columns)
-            store_normalized(task, row, pack, column, x[pack], rstd, addend, most);
+            store_normalized(task, leaving, row, pack, column, x[pack], rstd, addend, most);
     }
     if (row < task.rows)
         store_statistics(task, row, mean, rstd);
     if (Task::looks)
         leave_amax(task.amax, most);
+    if constexpr (decltype(leaving)::casts)
+        leave_cast(task.cast, counts);
 }
 
 /* A row that registers do not hold: one block a row, read three times, the second and third time mostly from L2. */
@@ -257,6 +285,8 @@ __global__ void __launch_bounds__(NORM_MOST_THREADS) norm_forward_long_kernel(co
     float sum[1] = { 0.0f }, squares[1] = { 0.0f };
     float mean = 0.0f;
     uint32_t most = 0;
+    CastCounts counts = {};
+    const auto leaving = task.leaving(counts);
     if constexpr (Task::sums) { /* each thread makes what it reads below */
         const DropoutRule rule = task.rule.at_step();
         for (int column = first; column < task.columns; column += stride) {
@@ -290,11 +320,13 @@ __global__ void __launch_bounds__(NORM_MOST_THREADS) norm_forward_long_kernel(co
         for (int i = 0; i < width; i++)
             x[i] -= mean;
         addend.load_at(task, row, column);
-        store_normalized(task, row, 0, column, x, rstd, addend, most);
+        store_normalized(task, leaving, row, 0, column, x, rstd, addend, most);
     }
     store_statistics(task, row, mean, rstd);
     if (Task::looks)
         leave_amax(task.amax, most);
+    if constexpr (decltype(leaving)::casts)
+        leave_cast(task.cast, counts);
 }
 
 template <typename X, typename Y, typename Place = WholeRows>
@@ -311,7 +343,7 @@ static NormForward<X, Y, Place> forward_task(const HsNormArgs *args, X x, Y y, P
              (int)args->x.shape[1],
              args->epsilon,
              args->kind == HS_NORM_LAYER,
-             amax_out(args->y) };
+             amax_out(args->y, args->cast) };
 }
 
 template <int width, typename Task>
@@ -344,6 +376,18 @@ template <int width, typename Task> static HsStatus launch_forward(const HsConte
     }
 }
 
+/* Of a task in packs of bf16, by the kernel that casts where y is cast. */
+template <int width, typename Task>
+static HsStatus launch_or_cast(const HsContext *context, const HsNormArgs *args, const Task &task)
+{
+    if (!hs_codes_present(&args->cast))
+        return launch_forward<width>(context, task);
+    CastNormForward<Task> casting;
+    static_cast<Task &>(casting) = task;
+    casting.cast = cast_out(args->cast);
+    return launch_forward<width>(context, casting);
+}
+
 /* Whether x is made in the norm's own pass: where all move in packs and the formats are those of a precision mode. */
 static bool sums_in_one_pass(const HsNormArgs *args)
 {
@@ -362,6 +406,8 @@ template <bool weighted> static HsStatus launch_with_sum(const HsContext *contex
         task.branch = view_of<Compute>(args->branch);
         task.residual = view_of<float>(args->residual);
         task.rule = dropout_rule(args->rng, args->probability, args->x.shape[1]);
+        if constexpr (std::is_same<Compute, Bf16>::value)
+            return launch_or_cast<4>(context, args, task);
         return launch_forward<4>(context, task);
     });
 }
@@ -425,15 +471,31 @@ static HsStatus run_forward(HsContext *context, const HsNormArgs *args)
         using Stream = decltype(stream);
         const NormForward<View<Stream>, View<Compute>> task =
             forward_task(args, view_of<Stream>(args->x), view_of<Compute>(args->y));
+        if constexpr (std::is_same<Compute, Bf16>::value)
+            return launch_or_cast<access_width<Compute, Stream>>(context, args, task);
         return launch_forward<access_width<Compute, Stream>>(context, task);
     });
 }
 
+/* Whether a kernel in packs makes y. */
+static bool makes_packs(const HsNormArgs *args)
+{
+    return (hs_tensor_present(&args->branch) && sums_in_one_pass(args)) || is_packed(args);
+}
+
 HsStatus op::norm_forward(HsContext *context, const HsNormArgs *args)
 {
+    const bool casts_as_it_stores =
+        makes_packs(args) && args->cast.format == HS_E4M3 && aligned_to(args->cast.data, 16);
+    if (hs_codes_present(&args->cast) && !casts_as_it_stores) {
+        const HsQuantizeArgs cast = hs_cast_apart(&args->y, &args->cast);
+        HsNormArgs norm = *args;
+        norm.cast = HsCodes{};
+        HS_TRY(op::norm_forward(context, &norm));
+        return op::quantize(context, &cast);
+    }
     HS_TRY(run_forward(context, args));
-    const bool one_pass = hs_tensor_present(&args->branch) && sums_in_one_pass(args);
-    return args->y.dtype != HS_F32 && (one_pass || is_packed(args)) ? HS_OK : launch_amax(context, args->y);
+    return args->y.dtype != HS_F32 && makes_packs(args) ? HS_OK : launch_amax(context, args->y);
 }
 
 HsStatus norm_stretches(HsContext *context, const HsNormArgs *args, int64_t stride)

@@ -19,18 +19,22 @@
  * of an H100 needs to cover memory's latency.  Longer rows have several warps,
  * in blocks without registers for a second row: all loads of one come before
  * the first use.
+ *
+ * A rounded copy that is cast to E5M2 by a scale that is known is left in codes,
+ * where registers hold the rows.
  */
 #include "kernels/cuda/layers/dropout.cuh"
 #include "kernels/cuda/layers/norm.cuh"
+#include "kernels/cuda/toolbox/cast.cuh"
 
 namespace HS_CUDA_NAMESPACE
 {
 
-/* What is made of dx besides it: nothing; a rounded copy and sums; a copy under
- * dropout's mask.  Only the last has members, for the others have no registers
- * to spare. */
+/* What is made of dx besides it: nothing; a rounded copy and sums, the copy in
+ * codes or as it is; a copy under dropout's mask.  The first two have no members,
+ * as they have no registers to spare. */
 struct Alone {
-    static constexpr bool finishes = false, masks = false;
+    static constexpr bool finishes = false, masks = false, casts = false;
 
     static Alone of(const HsNormBackwardArgs *)
     {
@@ -49,8 +53,19 @@ struct Finished : Alone {
         return {};
     }
 };
+struct FinishedInCodes : Finished {
+    static constexpr bool casts = true;
+    CastOut cast;
+
+    static FinishedInCodes of(const HsNormBackwardArgs *args)
+    {
+        FinishedInCodes extra;
+        extra.cast = cast_out(args->cast);
+        return extra;
+    }
+};
 struct Masked : DropoutRule {
-    static constexpr bool finishes = false, masks = true;
+    static constexpr bool finishes = false, masks = true, casts = false;
 
     static Masked of(const HsNormBackwardArgs *args)
     {
@@ -83,7 +98,7 @@ static constexpr bool looks_on_way = looks_at<Gradient> || looks_at<Stream>;
 template <typename Gradient, typename Stream, typename Extra, typename Place = WholeRows>
 struct NormBackward : LookedAt<looks_on_way<Gradient, Stream>>, Place {
     static constexpr bool looks = looks_on_way<Gradient, Stream>;
-    static constexpr bool finishes = Extra::finishes, masks = Extra::masks;
+    static constexpr bool finishes = Extra::finishes, masks = Extra::masks, casts = Extra::casts;
     Gradient dy;
     Stream x, dx;
     Gradient copy;            /* rounded, where data is not NULL, or masked */
@@ -165,13 +180,15 @@ template <int width, int packs, bool one_warp, typename Task> struct RowPart {
 template <bool looks, int width, typename Task, typename Extra>
 HS_DEVICE void store_gradient(const Task &task, const Extra &extra, int64_t at, const float (&g)[width],
                               const float (&xhat)[width], float rstd, const float (&means)[2], float (&dx)[width],
-                              uint32_t &most)
+                              uint32_t &most, CastCounts &counts)
 {
 #pragma unroll
     for (int i = 0; i < width; i++)
         dx[i] = fmaf(rstd, g[i] - means[0] - xhat[i] * means[1], dx[i]);
     task.dx.store(at, dx);
-    if constexpr (Task::finishes)
+    if constexpr (Task::casts)
+        CastTo<HS_E5M2>{ task.extra.cast.data, task.extra.cast.scaling->kept, &counts }.store(at, dx);
+    else if constexpr (Task::finishes)
         if (task.copy.data)
             task.copy.store(at, dx);
     if constexpr (Task::masks) {
@@ -222,6 +239,7 @@ __global__ void __launch_bounds__(most_threads<one_warp>) norm_backward_kernel(c
     const int64_t end = first + task.block_rows < task.rows ? first + task.block_rows : task.rows;
     const auto extra = task.extra.at_step();
     uint32_t most = 0;
+    CastCounts counts = {};
     RowPart<width, packs, one_warp, Task> part, next;
     if (prefetches)
         next.load(task, first + threadIdx.y, end);
@@ -274,7 +292,8 @@ __global__ void __launch_bounds__(most_threads<one_warp>) norm_backward_kernel(c
             for (int i = 0; i < width; i++)
                 g[i] *= weight[i];
             part.unpack_previous(task, task.at(row, column), pack, dx);
-            store_gradient<Task::looks>(task, extra, task.at(row, column), g, xhat[pack], scale, means, dx, most);
+            store_gradient<Task::looks>(task, extra, task.at(row, column), g, xhat[pack], scale, means, dx, most,
+                                        counts);
             if constexpr (Task::finishes) {
 #pragma unroll
                 for (int i = 0; i < width; i++)
@@ -284,6 +303,8 @@ __global__ void __launch_bounds__(most_threads<one_warp>) norm_backward_kernel(c
     }
     if constexpr (Task::looks)
         leave_amax(task.amax, most);
+    if constexpr (Task::casts)
+        leave_cast(task.extra.cast, counts);
     float *destination = task.partials + (int64_t)blockIdx.x * task.arrays * task.columns;
     store_partials<one_warp>(dweight, task.columns, slots, destination);
     if (task.biased)
@@ -332,6 +353,7 @@ HS_DEVICE void store_long_row(const Task &task, const Extra &extra, int64_t row,
 {
     const int start = (int)threadIdx.x * width, stride = (int)blockDim.x * width;
     uint32_t most = 0; /* not looked at */
+    CastCounts counts = {};
     for (int column = start; column < task.columns; column += stride) {
         float g[width], xhat[width], weight[width];
         task.dy.load(task.at(row, column), g);
@@ -345,7 +367,7 @@ HS_DEVICE void store_long_row(const Task &task, const Extra &extra, int64_t row,
         float dx[width] = {};
         if (task.accumulate)
             task.dx.load(task.at(row, column), dx);
-        store_gradient<false>(task, extra, task.at(row, column), g, xhat, rstd, means, dx, most);
+        store_gradient<false>(task, extra, task.at(row, column), g, xhat, rstd, means, dx, most, counts);
         if constexpr (Task::finishes) {
             float sum[width] = {};
             if (!fresh)
@@ -514,7 +536,7 @@ static HsStatus launch_backward(const HsContext *context, const HsNormBackwardAr
                   args->accumulate,
                   Extra::of(args) };
     if constexpr (Task::looks)
-        task.amax = looks_on_the_way(args) ? amax_out(*hs_norm_handed_on(args)) : AmaxOut{};
+        task.amax = looks_on_the_way(args) ? amax_out(*hs_norm_handed_on(args), args->cast) : AmaxOut{};
     const dim3 blocks((unsigned)sums.blocks), block = layout.block();
     const size_t shared_bytes = (size_t)layout.rows_at_once * (size_t)task.columns * sizeof(float);
     /* Single elements' addresses leave no registers for 16 of them, and none for
@@ -535,8 +557,10 @@ static HsStatus launch_backward(const HsContext *context, const HsNormBackwardAr
             return hs_launch_after(context, HS_KERNEL((norm_backward_kernel<width, 16, false, Task>)), blocks, block,
                                    shared_bytes, task);
     }
-    return hs_launch_after(context, HS_KERNEL((norm_backward_long_kernel<width, Task>)), blocks,
-                           dim3(NORM_MOST_THREADS), 0, task);
+    if constexpr (!Task::casts)
+        return hs_launch_after(context, HS_KERNEL((norm_backward_long_kernel<width, Task>)), blocks,
+                               dim3(NORM_MOST_THREADS), 0, task);
+    return hs_fail(HS_EUNSUPPORTED, "norm_backward: no kernel casts rows of %d columns", task.columns);
 }
 
 static HsStatus launch_unpacked(const HsContext *context, const HsNormBackwardArgs *args)
@@ -574,6 +598,9 @@ static HsStatus launch_backward_by_dtype(const HsContext *context, const HsNormB
         if constexpr (sizeof(Stream) == sizeof(float))
             if (masks)
                 return launch_backward<width, Masked>(context, args, dy, x, dx, rounded);
+        if constexpr (std::is_same<Compute, Bf16>::value && sizeof(Compute) < sizeof(Stream))
+            if (hs_codes_present(&args->cast))
+                return launch_backward<width, FinishedInCodes>(context, args, dy, x, dx, rounded);
         if constexpr (sizeof(Compute) < sizeof(Stream))
             if (finishes(args))
                 return launch_backward<width, Finished>(context, args, dy, x, dx, rounded);
@@ -581,8 +608,22 @@ static HsStatus launch_backward_by_dtype(const HsContext *context, const HsNormB
     });
 }
 
+/* Whether a kernel casts the copy: where one looks for its amax, from an f32 dx. */
+static bool casts_on_the_way(const HsNormBackwardArgs *args)
+{
+    return args->cast.format == HS_E5M2 && aligned_to(args->cast.data, 16) && args->dy.dtype == HS_BF16 &&
+           args->dx.dtype == HS_F32 && looks_on_the_way(args);
+}
+
 HsStatus op::norm_backward(HsContext *context, const HsNormBackwardArgs *args)
 {
+    if (hs_codes_present(&args->cast) && !casts_on_the_way(args)) {
+        const HsQuantizeArgs cast = hs_cast_apart(&args->dx_rounded, &args->cast);
+        HsNormBackwardArgs norm = *args;
+        norm.cast = HsCodes{};
+        HS_TRY(op::norm_backward(context, &norm));
+        return op::quantize(context, &cast);
+    }
     HS_TRY(launch_backward_by_dtype(context, args));
     const PartialSums sums = partial_sums(args->x.shape[0], backward_layout(args).rows_at_once);
     HS_TRY(add_partial_sums(context, sums, totals_of(args), args->x.shape[1]));

@@ -250,9 +250,7 @@ MatmulOutput matmul_output_of(const HsMatmulArgs *args)
     output.epilogue = args->epilogue;
     output.accumulate = args->accumulate;
     output.row_sums = NULL;
-    output.amax = amax_out(args->c);
-    if (args->cast.scaling != NULL)
-        output.amax.to = reinterpret_cast<unsigned *>(&args->cast.scaling->amax);
+    output.amax = amax_out(args->c, args->cast);
     output.vector = output.columns % 4 == 0 && fours_aligned(args->c) && fours_aligned(args->addend) &&
                     fours_aligned(args->residual) && fours_aligned(args->pre) && fours_aligned(args->bias);
     return output;
@@ -490,7 +488,7 @@ static bool is_cast_apart(const HsContext *context, const HsMatmulArgs *args)
 HsStatus op::matmul(HsContext *context, const HsMatmulArgs *args)
 {
     if (hs_codes_present(&args->cast) && is_cast_apart(context, args)) {
-        const HsQuantizeArgs cast = hs_cast_of_product(args);
+        const HsQuantizeArgs cast = hs_cast_apart(&args->c, &args->cast);
         HsMatmulArgs product = *args;
         product.cast = HsCodes{};
         HS_TRY(op::matmul(context, &product));

@@ -15,7 +15,7 @@
 #ifndef HS_KERNELS_CUDA_PRODUCT_MATMUL_EPILOGUE_CUH
 #define HS_KERNELS_CUDA_PRODUCT_MATMUL_EPILOGUE_CUH
 
-#include "kernels/cuda/product/cast.cuh"
+#include "kernels/cuda/toolbox/cast.cuh"
 #include "kernels/cuda/product/matmul.cuh"
 #include "kernels/cuda/toolbox/activation.cuh"
 

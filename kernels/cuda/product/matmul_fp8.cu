@@ -289,9 +289,7 @@ Fp8Product fp8_product_of(const HsMatmulArgs *args)
     product.sum = format == HS_PRODUCT_FP8_BLOCKS ? FP8_BLOCKS : format == HS_PRODUCT_FP8 ? FP8_STRAIGHT : FP8_PROMOTED;
     product.scales =
         Fp8Scales{ a.scaling, b.scaling, a.block_scales, b.block_scales, (int)hs_codes_blocks(&a), args->alpha };
-    product.cast = hs_codes_present(&args->cast)
-                       ? CastOut{ args->cast.data, args->cast.scaling, args->cast.rows * args->cast.depth }
-                       : CastOut{};
+    product.cast = cast_out(args->cast);
     return product;
 }
 

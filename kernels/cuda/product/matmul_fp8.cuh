@@ -21,7 +21,7 @@
 #ifndef HS_KERNELS_CUDA_PRODUCT_MATMUL_FP8_CUH
 #define HS_KERNELS_CUDA_PRODUCT_MATMUL_FP8_CUH
 
-#include "kernels/cuda/product/cast.cuh"
+#include "kernels/cuda/toolbox/cast.cuh"
 #include "kernels/cuda/product/matmul.cuh"
 
 extern "C" {

@@ -11,7 +11,7 @@
  * Bound by memory: 2 bytes read and 1 or 2 written for an element, 4 read where there are two kernels.  Maxima and counts
  * are integers: their order does not matter.
  */
-#include "kernels/cuda/product/cast.cuh"
+#include "kernels/cuda/toolbox/cast.cuh"
 #include "kernels/cuda/product/codes.cuh"
 #include "kernels/cuda/toolbox/amax.cuh"
 #include "kernels/cuda/toolbox/launch.cuh"

@@ -45,6 +45,12 @@ static inline AmaxOut amax_out(const HsTensor &stored)
     return AmaxOut{ reinterpret_cast<unsigned *>(stored.amax), stored.dtype };
 }
 
+/* Of what may be cast: the codes' scaling has it then (ops.h: hs_cast_apart). */
+static inline AmaxOut amax_out(const HsTensor &stored, const HsCodes &cast)
+{
+    return cast.scaling ? AmaxOut{ reinterpret_cast<unsigned *>(&cast.scaling->amax), stored.dtype } : amax_out(stored);
+}
+
 /* A magnitude's bits as it is stored. */
 HS_DEVICE uint32_t stored_magnitude(HsDtype dtype, uint32_t magnitude)
 {

@@ -68,22 +68,22 @@ static HsQuantizeArgs cast_of(const HsLayerCall *call, HsTensor x)
                              .rotates = recipe->rotates };
 }
 
-/* Whether products leave codes in this pass: all know their scales, or none does. */
+/* Whether codes are left in this pass: all layers know their scales, or none does. */
 static bool leaves_codes(const HsLayerCall *call)
 {
     return call->training && !call->stores_all && hs_model_scale_source(call->model, true) == HS_SCALE_KEPT;
 }
 
-void hs_coded_result(const HsLayerCall *call, const HsNode *node, bool backward, HsMatmulArgs *product)
+HsCodes hs_coded_result(const HsLayerCall *call, const HsNode *node, bool backward, const HsTensor *result)
 {
     const HsTensor *const place = backward ? &call->made[HS_MADE_CODES] : &call->outputs[HS_OUTPUT_CODES];
     const int slot = backward ? node->made[HS_MADE_CODES] : node->outputs[HS_OUTPUT_CODES];
     if (!hs_tensor_present(place) || !leaves_codes(call))
-        return;
+        return (HsCodes){ 0 };
     const HsSlot *const codes = &call->model->slots[slot];
     HsScaling *const all = call->model->scalings.now;
-    product->cast = codes_in(codes->format, codes->granularity, product->c.shape[0], product->c.shape[1], place,
-                             all ? all + codes->scaling : NULL);
+    return codes_in(codes->format, codes->granularity, result->shape[0], result->shape[1], place,
+                    all ? all + codes->scaling : NULL);
 }
 
 HsStatus hs_coded_forward(const HsLayerCall *call, const HsNode *node, HsMatmulArgs *product)

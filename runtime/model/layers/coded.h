@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * A linear layer's products of codes (linear.c): what is cast, and where it lies.
+ * A linear layer's products of codes (linear.c): what is cast, and where it lies; and what other layers cast for it.
  */
 #ifndef HS_RUNTIME_MODEL_LAYERS_CODED_H
 #define HS_RUNTIME_MODEL_LAYERS_CODED_H
@@ -11,8 +11,9 @@
 void hs_coded_scratch(const HsNode *node, int64_t rows, int64_t columns, bool backward,
                       HsTensor scratch[HS_NODE_SCRATCH]);
 
-/* Where the scale is known and a place for codes is there, those that a product leaves for another layer in place of c. */
-void hs_coded_result(const HsLayerCall *call, const HsNode *node, bool backward, HsMatmulArgs *product);
+/* Where the scale is known and a place for codes is there, those that a product or a norm leaves for another layer in place of
+ * its result, which has that shape; else absent (runtime/model/casts.h). */
+HsCodes hs_coded_result(const HsLayerCall *call, const HsNode *node, bool backward, const HsTensor *result);
 
 /* Casts x, and its transpose where the program keeps that for backward and x's codes do not serve as it; the product is of
  * codes then. */

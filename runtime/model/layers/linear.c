@@ -21,8 +21,8 @@
  *
  * In codes (precision.mode: fp8; kernels/ops/codes.h) x, w and dy are cast first, and each product reads two of them: x and
  * w, dy and w's transpose, the transposes of dy and x.  Where the device reads codes across (HsScalingRecipe.turns_codes)
- * one cast serves as both; else there is one for the transpose, too.  The weight's are made once a step.  A product whose
- * result another layer reads in codes alone may cast it as it makes it (runtime/model/casts.h).
+ * one cast serves as both; else there is one for the transpose, too.  The weight's are made once a step.  What another layer
+ * reads in codes alone is cast by the product or norm that makes it (runtime/model/casts.h).
  */
 #include "runtime/model/layers/adapter.h"
 #include "runtime/model/layers/coded.h"
@@ -63,7 +63,7 @@ static HsStatus linear_forward(const HsLayerCall *call, const HsNode *node)
     };
     if (hs_node_coded(node))
         HS_TRY(hs_coded_forward(call, node, &args));
-    hs_coded_result(call, node, false, &args);
+    args.cast = hs_coded_result(call, node, false, &args.c);
     return hs_op_matmul(call->context, &args);
 }
 
@@ -139,7 +139,7 @@ static HsStatus linear_backward(const HsLayerCall *call, const HsNode *node)
     };
     if (coded)
         hs_coded_data_gradient(call, &codes, &data_gradient);
-    hs_coded_result(call, node, true, &data_gradient);
+    data_gradient.cast = hs_coded_result(call, node, true, &data_gradient.c);
     return wanted ? hs_op_matmul(call->context, &data_gradient) : HS_OK;
 }
 

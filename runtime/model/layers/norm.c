@@ -11,8 +11,10 @@
  *
  * dropout_norm makes x itself, as dropout_residual.c does, and the branch's gradient in the same pass:
  *   inputs {branch [N,C], residual [N,C]}   outputs {x [N,C], y [N,C]}   the rest as above
+ *
+ * Both may leave y in codes, and norm the rounded dx (runtime/model/casts.h).
  */
-#include "runtime/model/layer.h"
+#include "runtime/model/layers/coded.h"
 
 static HsNormArgs forward_of(const HsLayerCall *call, const HsNode *node, HsTensor x, HsTensor y)
 {
@@ -25,6 +27,7 @@ static HsNormArgs forward_of(const HsLayerCall *call, const HsNode *node, HsTens
         .y = y,
         .rstd = call->saved[0],
         .mean = call->saved[1],
+        .cast = hs_coded_result(call, node, false, &y),
     };
 }
 
@@ -55,6 +58,7 @@ static HsStatus norm_backward(const HsLayerCall *call, const HsNode *node)
     args.dx = call->d_inputs[0];
     args.dx_rounded = call->made[HS_MADE_ROUNDED];
     args.dx_sums = call->made[HS_MADE_SUMS];
+    args.cast = hs_coded_result(call, node, true, &args.dx_rounded);
     return hs_op_norm_backward(call->context, &args);
 }
 

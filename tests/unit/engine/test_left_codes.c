@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Products that leave codes in place of their results (runtime/model/casts.h): losses, gradients and what casts record are
- * those of passes that store every value and cast it apart, whatever is recomputed, adapted or looked at; and as many casts
- * fewer as layers whose products can.
+ * Products and norms that leave codes in place of their results (runtime/model/casts.h): losses, gradients and what casts
+ * record are those of passes that store every value and cast it apart, whatever is recomputed, adapted or looked at; and as
+ * many casts fewer as layers that can.
  */
 #include "runtime/engine/program_internal.h"
 #include "tests/support/tiny_model.h"
@@ -107,25 +107,29 @@ static void compare_ways(TinySpec spec, const char *what)
     tiny_destroy(&stored);
 }
 
-/* x of the second layer of an MLP, and dy of the first, which in GPT-2 has a bias to add up. */
+/* Of a layer's four linear ones, how many find x in codes: those behind norms, and the MLP's second; and how many dy: those
+ * whose sum a norm reads, unless it is masked, and the MLP's first, which in GPT-2 has a bias to add up. */
 Test(left_codes, are_those_of_casts)
 {
     const struct {
         const char *family, *shape;
         HsRecompute policy;
-        int fewer;
-    } ways[] = { { "gpt2", NULL, HS_RECOMPUTE_NONE, LAYERS },
-                 { "gpt2", NULL, HS_RECOMPUTE_ATTENTION, LAYERS },
-                 { "gpt2", NULL, HS_RECOMPUTE_BLOCK, 0 },
-                 { "llama", NULL, HS_RECOMPUTE_NONE, 2 * LAYERS },
-                 { "llama", NULL, HS_RECOMPUTE_MLP, LAYERS },
-                 { "llama", NULL, HS_RECOMPUTE_BLOCK, LAYERS },
-                 { "llama", "nanochat", HS_RECOMPUTE_NONE, 2 * LAYERS },
-                 { "llama", "gemma2", HS_RECOMPUTE_NONE, 2 * LAYERS } };
+        double dropout;
+        int x, dy;
+    } ways[] = {
+        { "gpt2", NULL, HS_RECOMPUTE_NONE, 0, 3, 2 },        { "gpt2", NULL, HS_RECOMPUTE_ATTENTION, 0, 2, 2 },
+        { "gpt2", NULL, HS_RECOMPUTE_MLP, 0, 1, 2 },         { "gpt2", NULL, HS_RECOMPUTE_BLOCK, 0, 0, 2 },
+        { "gpt2", NULL, HS_RECOMPUTE_NONE, 0.2, 3, 0 },      { "gpt2", NULL, HS_RECOMPUTE_ATTENTION, 0.2, 2, 0 },
+        { "gpt2", NULL, HS_RECOMPUTE_MLP, 0.2, 1, 0 },       { "gpt2", NULL, HS_RECOMPUTE_BLOCK, 0.2, 0, 0 },
+        { "llama", NULL, HS_RECOMPUTE_NONE, 0, 3, 3 },       { "llama", NULL, HS_RECOMPUTE_ATTENTION, 0, 2, 3 },
+        { "llama", NULL, HS_RECOMPUTE_MLP, 0, 1, 3 },        { "llama", NULL, HS_RECOMPUTE_BLOCK, 0, 0, 3 },
+        { "llama", "nanochat", HS_RECOMPUTE_NONE, 0, 3, 3 }, { "llama", "gemma2", HS_RECOMPUTE_NONE, 0, 3, 1 }
+    };
     for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
-        fewer = ways[i].fewer;
-        tiny_on_ref_and_cpu(compare_ways, spec_of(ways[i].family, ways[i].shape, ways[i].policy, 0),
-                            ways[i].shape ? ways[i].shape : ways[i].family);
+        TinySpec spec = spec_of(ways[i].family, ways[i].shape, ways[i].policy, 0);
+        spec.dropout = ways[i].dropout;
+        fewer = LAYERS * (ways[i].x + ways[i].dy);
+        tiny_on_ref_and_cpu(compare_ways, spec, ways[i].shape ? ways[i].shape : ways[i].family);
     }
 }
 

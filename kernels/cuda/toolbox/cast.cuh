@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
  * Pairs of codes below 16 bits, and what is counted of their casts (HsScaling): for the kernel that reads a tensor to cast it
- * (quantize.cu) and for products that cast what they would store (matmul_epilogue.cuh).
+ * (quantize.cu) and for products and norms that cast what they would store (matmul_epilogue.cuh, norm.cu, norm_backward.cu).
  */
-#ifndef HS_KERNELS_CUDA_PRODUCT_CAST_CUH
-#define HS_KERNELS_CUDA_PRODUCT_CAST_CUH
+#ifndef HS_KERNELS_CUDA_TOOLBOX_CAST_CUH
+#define HS_KERNELS_CUDA_TOOLBOX_CAST_CUH
 
 #include "kernels/cuda/toolbox/numeric.cuh"
 #include "kernels/cuda/toolbox/ptx_convert.cuh"
@@ -53,10 +53,10 @@ HS_DEVICE void add_elements(HsScaling *scaling, int64_t elements)
     atomicAdd(reinterpret_cast<unsigned long long *>(&scaling->elements), (unsigned long long)elements);
 }
 
-/* --- of a product's results --- */
+/* --- of a kernel's results --- */
 
-/* What a product's epilogue leaves: values in c's format, or E4M3 or E5M2 codes of these in place of them, by a scale that is
- * known before, [rows, columns] as c is. */
+/* What a kernel leaves of its result: values in its format, or E4M3 or E5M2 codes of these in place of them, by a scale that is
+ * known before, [rows, columns] as the result is (ops.h: hs_cast_apart). */
 struct ValuesAsTheyAre {
     static constexpr bool casts = false;
 };
@@ -67,20 +67,20 @@ template <HsDtype format_> struct CastTo {
     float scale;
     CastCounts *counts;
 
-    /* Four neighbours of bf16, of which `at` is the first: a multiple of four. */
-    __device__ __forceinline__ void store(int64_t at, const float (&values)[4]) const
+    /* Neighbours of bf16, four or a multiple, of which `at` is the first: a multiple of `width`. */
+    template <int width> __device__ __forceinline__ void store(int64_t at, const float (&values)[width]) const
     {
-        uint32_t word = 0;
+        Pack<uint32_t, width / 4> words = {};
 #pragma unroll
-        for (int i = 0; i < 4; i += 2) {
+        for (int i = 0; i < width; i += 2) {
             const float x[2] = { rounded<Bf16>(values[i]), rounded<Bf16>(values[i + 1]) };
             const float low = hs_code_scaled(HS_SCALE_TENSOR, x[0], scale),
                         high = hs_code_scaled(HS_SCALE_TENSOR, x[1], scale);
             const uint32_t pair = nearest_pair<format>(low, high);
             count_pair<format>(x, low, high, pair, *counts);
-            word |= pair << (8 * i);
+            words.value[i / 4] |= pair << (8 * (i % 4));
         }
-        *reinterpret_cast<uint32_t *>(data + at) = word;
+        store_pack(reinterpret_cast<uint32_t *>(data + at), words);
     }
 };
 
@@ -91,13 +91,18 @@ struct CastOut {
     int64_t elements;
 };
 
+static inline CastOut cast_out(const HsCodes &codes)
+{
+    return hs_codes_present(&codes) ? CastOut{ codes.data, codes.scaling, codes.rows * codes.depth } : CastOut{};
+}
+
 /* Of a warp, all lanes of which call; the first thread of the first block leaves the scale. */
 HS_DEVICE void leave_cast(const CastOut &out, const CastCounts &counts)
 {
     const CastCounts all = { warp_reduce<Sum>(counts.saturated), warp_reduce<Sum>(counts.zeroed) };
     if (threadIdx.x % WARP_SIZE == 0)
         add_counts(out.scaling, all);
-    if (blockIdx.x != 0 || blockIdx.y != 0 || threadIdx.x != 0)
+    if (blockIdx.x != 0 || blockIdx.y != 0 || threadIdx.x != 0 || threadIdx.y != 0)
         return;
     out.scaling->scale = out.scaling->kept;
     out.scaling->inverse = 1.0f / out.scaling->kept;
