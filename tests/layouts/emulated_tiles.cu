@@ -145,6 +145,7 @@ static void find_hopper_copy(layouts::Experiments &experiments, HsDtype dtype, c
     unsigned char *b = test::to_device(codes(columns * HOPPER_STEP, 2));
     unsigned char *images = test::to_device(std::vector<unsigned char>(2 * Tile::stage_bytes));
     HopperParameters parameters = {};
+    parameters.second = columns / HOPPER_CLUSTER;
     const MatmulOperand operand_a = { a, a_contiguous ? HOPPER_STEP : Tile::rows, Tile::rows, 16, a_contiguous };
     const MatmulOperand operand_b = { b, b_contiguous ? HOPPER_STEP : columns, columns, 16, b_contiguous };
     if (map_operand(operand_a, dtype, HOPPER_STEP, Tile::rows, &parameters.a) != HS_OK ||
