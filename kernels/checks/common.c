@@ -131,3 +131,23 @@ HsStatus hs_rule_cap(const char *op, const char *name, float cap)
         return HS_OK;
     return hs_fail(HS_EINVAL, "%s: %s is %g; it must be positive and finite, or 0 for none", op, name, (double)cap);
 }
+
+const char *const hs_scale_names[HS_SCALE_GRANULARITIES] = { "no scales", "a scale a tensor", "a scale a block",
+                                                             "a scale for 32 neighbours", "a scale for 16 neighbours" };
+
+HsStatus hs_rule_cast(const char *op, const char *name, const HsTensor *result, const HsCodes *codes)
+{
+    if (!hs_codes_present(codes))
+        return HS_OK;
+    if (!hs_tensor_present(result) || result->dtype != HS_BF16 || result->amax)
+        return hs_fail(HS_EINVAL,
+                       "%s: %s is cast, so that it is bf16, and has its largest magnitude in its scaling alone", op,
+                       name);
+    if (codes->rows != result->shape[0] || codes->depth != result->shape[1])
+        return hs_fail(HS_ESHAPE, "%s: the cast of %s is [%" PRId64 ",%" PRId64 "], %s [%" PRId64 ",%" PRId64 "]", op,
+                       name, codes->rows, codes->depth, name, result->shape[0], result->shape[1]);
+    if ((codes->format != HS_E4M3 && codes->format != HS_E5M2) || codes->granularity != HS_SCALE_TENSOR)
+        return hs_fail(HS_EINVAL, "%s: %s is cast to FP8 with one scale a tensor, not to %s with %s", op, name,
+                       hs_dtype_name(codes->format), hs_scale_names[codes->granularity]);
+    return HS_OK;
+}
