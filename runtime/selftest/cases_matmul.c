@@ -422,8 +422,7 @@ static void declare(HsTrial *trial)
  * what codes can. */
 static HsStatus prepare(HsTrial *trial, HsContext *reference)
 {
-    if (hs_case_casts(trial->config))
-        hs_trial_prepare_cast(trial, CODES);
+    hs_trial_prepare_cast(trial, CODES);
     if (hs_case_coded(trial->config))
         return hs_trial_encode(trial, reference, &trial->operands[A], &trial->operands[B]);
     const HsTrialOperand *b = &trial->operands[B];
@@ -558,7 +557,7 @@ static HsStatus call(HsTrial *trial, HsContext *context, const HsTensor *t)
 
 static HsStatus follow(HsTrial *trial, HsContext *reference, void *const *stored)
 {
-    return hs_case_casts(trial->config) ? hs_trial_follow_cast(trial, reference, stored, C, CODES) : HS_OK;
+    return hs_trial_follow_cast(trial, reference, stored, C, CODES);
 }
 
 /* sum_k |a| |b| of one element: what the rounding errors of its sum scale with. */

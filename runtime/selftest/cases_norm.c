@@ -209,14 +209,13 @@ static void declare_forward(HsTrial *trial)
 static HsStatus prepare_forward(HsTrial *trial, HsContext *reference)
 {
     (void)reference;
-    if (hs_case_casts(trial->config))
-        hs_trial_prepare_cast(trial, CODES);
+    hs_trial_prepare_cast(trial, CODES);
     return HS_OK;
 }
 
 static HsStatus follow_forward(HsTrial *trial, HsContext *reference, void *const *stored)
 {
-    return hs_case_casts(trial->config) ? hs_trial_follow_cast(trial, reference, stored, Y, CODES) : HS_OK;
+    return hs_trial_follow_cast(trial, reference, stored, Y, CODES);
 }
 
 /* Codes are all that is left of a y that is cast. */
@@ -549,14 +548,13 @@ static void declare_backward(HsTrial *trial)
 static HsStatus prepare_backward(HsTrial *trial, HsContext *reference)
 {
     (void)reference;
-    if (hs_case_casts(trial->config))
-        hs_trial_prepare_cast(trial, B_CODES);
+    hs_trial_prepare_cast(trial, B_CODES);
     return HS_OK;
 }
 
 static HsStatus follow_backward(HsTrial *trial, HsContext *reference, void *const *stored)
 {
-    return hs_case_casts(trial->config) ? hs_trial_follow_cast(trial, reference, stored, B_DX_ROUNDED, B_CODES) : HS_OK;
+    return hs_trial_follow_cast(trial, reference, stored, B_DX_ROUNDED, B_CODES);
 }
 
 static double bytes_backward(const HsTrial *trial, const HsContext *context)

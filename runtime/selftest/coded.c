@@ -144,7 +144,8 @@ void hs_trial_declare_cast(HsTrial *trial, int codes, const HsTensor *result)
 
 void hs_trial_prepare_cast(HsTrial *trial, int codes)
 {
-    *(HsScaling *)trial->operands[codes + 1].image = hs_case_scaling(trial->config->columns % 32 ? 3.0f : 900.0f);
+    if (hs_case_casts(trial->config))
+        *(HsScaling *)trial->operands[codes + 1].image = hs_case_scaling(trial->config->columns % 32 ? 3.0f : 900.0f);
 }
 
 HsCodes hs_trial_cast(const HsTrial *trial, const HsTensor *t, int result, int codes)
@@ -158,6 +159,8 @@ HsStatus hs_trial_follow_cast(HsTrial *trial, HsContext *reference, void *const 
 {
     HsTrialOperand *const operands = trial->operands;
     HsTensor t[HS_TRIAL_OPERANDS] = { 0 };
+    if (!hs_case_casts(trial->config))
+        return HS_OK;
     t[result] = operands[result].tensor;
     t[result].data = stored[result];
     t[codes] = operands[codes].exact;

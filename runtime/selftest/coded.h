@@ -46,11 +46,12 @@ static inline bool hs_case_casts(const HsCase *config)
 
 /* Operands `codes` and the next, of a case that casts: the codes of a result of that shape, and their scaling. */
 void hs_trial_declare_cast(HsTrial *trial, int codes, const HsTensor *result);
-/* The scaling's image, with a scale by which some numbers are too large, or by which none is. */
+/* The scaling's image, with a scale by which some numbers are too large, or by which none is; of other cases nothing. */
 void hs_trial_prepare_cast(HsTrial *trial, int codes);
 /* As the operation's argument; t: the operands' tensors, `result` which one is cast. */
 HsCodes hs_trial_cast(const HsTrial *trial, const HsTensor *t, int result, int codes);
-/* Codes and scaling that the reference makes of the result as the backend stored it: all but its own roundings is compared. */
+/* Codes and scaling that the reference makes of the result as the backend stored it: all but its own roundings is compared.
+ * Of other cases nothing. */
 HsStatus hs_trial_follow_cast(HsTrial *trial, HsContext *reference, void *const *stored, int result, int codes);
 
 #endif
