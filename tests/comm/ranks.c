@@ -202,12 +202,17 @@ static void expect_failure(HsComm *comm, double most_s, const char *text, const 
     EXPECT(hs_comm_check(comm) == HS_EDEVICE && says(text), "when asked");
 }
 
+/* The faulty rank has its part of the last operation when it fails.  Another, which still waits for its own, may see the
+ * failure there already: the message is the same in every operation from then on, and expect_failure reads it. */
 static void together(HsComm *comm, int operations)
 {
     double value = 1;
     hs_comm_note_step(comm, 17);
-    for (int i = 0; i < operations; i++)
-        EXPECT(hs_comm_all_reduce(comm, NULL, &value, 1, HS_F64, HS_COMM_MAX) == HS_OK, "%d", i);
+    for (int i = 0; i < operations; i++) {
+        const HsStatus status = hs_comm_all_reduce(comm, NULL, &value, 1, HS_F64, HS_COMM_MAX);
+        const bool seen = i == operations - 1 && comm->rank != FAULTY && status == HS_EDEVICE;
+        EXPECT(status == HS_OK || seen, "%d", i);
+    }
 }
 
 /* Over networks what others know of a rank is as old as its last heartbeat, and it has talked before. */
