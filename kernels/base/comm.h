@@ -16,8 +16,8 @@
  * give the bits of one rank that adds up all parts.  A NaN or an infinity of one rank reaches every rank through a sum,
  * never through a maximum: flags are counts, and are summed.
  *
- * A rank that fails calls hs_comm_abort: a rank that waits for it, now or later, gets an error that names it.  So may one
- * whose part of an operation is still on its way when the failed one has its own.
+ * A rank that fails calls hs_comm_abort: a rank that waits for it, now or later, gets an error that names it.
+ * That may be in an operation which the failed rank itself has completed.
  */
 #ifndef HS_KERNELS_BASE_COMM_H
 #define HS_KERNELS_BASE_COMM_H
