@@ -66,19 +66,12 @@ cat >"$out/pretrain.yaml" <<YAML
 out_dir: $out/model
 tokenizer: {kind: bpe, path: $out/tokenizer.json}
 tasks:
-  - {name: text, train: $out/text, validation: 0.5%}
-model: {family: llama, layers: 7, heads: 5, width: 320}
+  - {name: text, train: $out/text, validation: 0.5%, tokens: ${TOKENS:-26624000}}
+train: {size: 9M}
 data: {sampling: random}
-batch_size: 16
-max_length: 256
-max_steps: ${STEPS:-3500}
-learning_rate: 3e-3
-weight_decay: 0.1
-optimizer: {kind: muon}
-schedule: {kind: wsd, warmup_steps: 100, min_learning_rate: 1e-4}
 precision: {mode: bf16}
 checkpoint_freq: 500
-evaluation: {every: 500, batches: 20, items: 0, show: 0}
+evaluation: {every: 1000, batches: 30, items: 0, show: 0}
 logging: {every: 50, tensorboard: false}
 YAML
 status=0

@@ -25,7 +25,7 @@ HsStatus hs_task_data_cache_folder(const HsConfig *config, char **folder)
         return *folder ? HS_OK : hs_fail(HS_ENOMEM, "no memory for a path");
     }
     HS_TRY(hs_storage_folder(config->training.out_dir, &parent));
-    const HsStatus status = hs_storage_join(parent, ".halfstep-tokens", folder);
+    const HsStatus status = hs_storage_join(parent, HS_TOKENS_FOLDER, folder);
     free(parent);
     return status;
 }

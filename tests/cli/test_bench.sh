@@ -89,6 +89,12 @@ mkdir mine && touch mine/precious
 expect 1 "$trainer" bench --config tiny.yaml --modes fp32 --out mine device=cpu
 says err "no bench made"
 [ "$(ls mine)" = precious ] || fail "a foreign folder was touched"
+# Long text is kept as tokens there before anything else is.
+yes 'a line of a long text' | head -c 34000000 >long.txt
+expect 0 "$trainer" bench --config tiny.yaml --modes fp32 --steps 2 --out long device=cpu tasks.0.train=long.txt \
+    tasks.0.validation=1% evaluation.items=0
+[ -d long/.halfstep-tokens ] || fail "a long text left no tokens"
+rm long.txt
 
 # --- refused before anything trains or is made ---
 refused() { # CODE TEXT ARGUMENTS...

@@ -32,7 +32,8 @@ static int64_t key_floats(const HsHeads *heads)
 static int64_t scratch_floats(const HsAttentionArgs *args)
 {
     const int64_t columns = hs_panels_floats(args->heads.head_dim, HS_ATTENTION_TILE);
-    return 2 * columns + 2 * hs_panels_floats(HS_ATTENTION_TILE, HS_ATTENTION_TILE) + 2 * key_floats(&args->heads);
+    return 2 * columns + 2 * hs_panels_floats(HS_ATTENTION_TILE, HS_ATTENTION_TILE) + key_floats(&args->heads) +
+           hs_across_floats(args->heads.sequence_length, args->heads.head_dim);
 }
 
 static Scratch carve(const HsAttentionArgs *args, float *floats)

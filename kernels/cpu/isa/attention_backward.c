@@ -54,7 +54,7 @@ static int64_t carve(const HsAttentionBackwardArgs *args, float *floats, Scratch
     scratch->key = floats ? floats + used : NULL;
     scratch->value = floats ? floats + used + keys : NULL;
     scratch->key_across = floats ? floats + used + 2 * keys : NULL;
-    return used + 3 * keys;
+    return used + 2 * keys + hs_across_floats(length, width);
 }
 
 static size_t slot_bytes(const HsAttentionBackwardArgs *args)

@@ -8,6 +8,12 @@
 
 void HS_ISA_NAME(hs_attention_multiply)(const HsTileProduct *product)
 {
+#ifdef HS_ISA_amx
+    if (product->format == HS_PANEL_BF16_PAIRS) {
+        HS_ISA_NAME(hs_attention_multiply_amx)(product);
+        return;
+    }
+#endif
     int64_t column = product->begin - product->begin % HS_TILE_COLUMNS;
     for (; column < product->end; column += HS_TILE_COLUMNS) {
         const int64_t left = product->begin > column ? product->begin - column : 0;
@@ -55,10 +61,11 @@ void HS_ISA_NAME(hs_attention_sums)(const HsAttentionPlace *place, HsPanelFormat
     const int64_t step = place->diagonal ? HS_LANES : place->keys;
     for (int64_t key = 0; key < place->keys; key += step) {
         const int64_t word = key / hs_panel_step(format); /* steps of the diagonal are even */
+        const bool turned = hs_across_turned(format);
         const HsTileProduct product = { .format = format,
-                                        .a = rows + word * width,
-                                        .a_row = 1,
-                                        .a_step = width,
+                                        .a = rows + word * (turned ? 1 : width),
+                                        .a_row = turned ? HS_ATTENTION_TILE / 2 : 1,
+                                        .a_step = turned ? 1 : width,
                                         .b = hs_panels_from(weights, word),
                                         .out = out,
                                         .rows = width,
@@ -247,9 +254,34 @@ void HS_ISA_NAME(hs_attention_load_plain)(const HsHeadRows *rows, HsPanelFormat 
     }
 }
 
+/* Tiles of rows one behind the other, each [column][word of rows]. */
+static void load_turned(const HsHeadRows *rows, float *out)
+{
+    enum { WORDS = HS_ATTENTION_TILE / 2 };
+    const int64_t pairs = hs_cpu_block_count(rows->count, 2);
+    for (int64_t pair = 0; pair < pairs; pair += HS_LANES) {
+        float *const tile = out + pair / WORDS * WORDS * rows->width + pair % WORDS;
+        for (int64_t row = 2 * pair; row < 2 * (pair + HS_LANES); row++)
+            hs_attention_ask(rows, row + ROWS_AHEAD, false);
+        for (int64_t column = 0; column < rows->width; column += HS_LANES) {
+            HsF32x16 block[HS_LANES];
+            for (int lane = 0; lane < HS_LANES; lane++)
+                set_row(block + lane, pair + lane < pairs ? pair_words(rows, HS_PANEL_BF16_PAIRS, pair + lane, column)
+                                                          : (HsF32x16){ 0 });
+            transpose(block);
+            for (int lane = 0; lane < HS_LANES && column + lane < rows->width; lane++)
+                hs_simd_store_f32(tile + (column + lane) * WORDS, block[lane]);
+        }
+    }
+}
+
 void HS_ISA_NAME(hs_attention_load_across)(const HsHeadRows *rows, HsPanelFormat format, float *out)
 {
     const int64_t width = rows->width, step = hs_panel_step(format);
+    if (hs_across_turned(format)) {
+        load_turned(rows, out);
+        return;
+    }
     for (int64_t pair = 0; pair < hs_panel_depth(format, rows->count); pair++) {
         for (int64_t row = pair * step; row < (pair + 1) * step; row++)
             hs_attention_ask(rows, row + ROWS_AHEAD, false);

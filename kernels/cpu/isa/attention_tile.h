@@ -67,6 +67,9 @@ typedef struct HsTileProduct {
 } HsTileProduct;
 
 void HS_ISA_NAME(hs_attention_multiply)(const HsTileProduct *product);
+#ifdef HS_ISA_amx
+void HS_ISA_NAME(hs_attention_multiply_amx)(const HsTileProduct *product); /* of pairs, a_step 1 (attention_amx.c) */
+#endif
 
 /* One group: columns [group * HS_LANES, (group + 1) * HS_LANES) of one row.  A register's part of it lies in one panel. */
 static inline float *hs_group_part(HsPanels panels, int64_t row, int group, int part)
@@ -168,9 +171,30 @@ static inline int64_t hs_value_column(const HsHeads *heads, int64_t kv_head)
     return (heads->heads + heads->kv_heads + kv_head) * heads->head_dim;
 }
 
+/* Whether words of rows, across, lie turned (below). */
+static inline bool hs_across_turned(HsPanelFormat format)
+{
+#ifdef HS_ISA_amx
+    return format == HS_PANEL_BF16_PAIRS; /* AMX loads rows of A */
+#else
+    (void)format;
+    return false;
+#endif
+}
+
+static inline int64_t hs_across_floats(int64_t rows, int64_t width)
+{
+#ifdef HS_ISA_amx
+    if (rows < HS_ATTENTION_TILE / 2) /* a whole tile's pairs */
+        rows = HS_ATTENTION_TILE / 2;
+#endif
+    return hs_cpu_block_count(rows * width, HS_LANES) * HS_LANES;
+}
+
 /* Words of rows for the products.  Lanes: [word of width][row], panels of rows.  Rows: [word of rows][column], panels
  * of columns.  Both fill the last group of lanes with zeros.  Plain: [row][word of width] and, across, [word of
- * rows][column], for the broadcast operand. */
+ * rows][column], for the broadcast operand; where that is turned, tiles of HS_ATTENTION_TILE rows, each [column][word of
+ * rows], in as many floats as hs_across_floats says. */
 void HS_ISA_NAME(hs_attention_load_lanes)(const HsHeadRows *rows, HsPanelFormat format, HsPanels out);
 void HS_ISA_NAME(hs_attention_load_rows)(const HsHeadRows *rows, HsPanelFormat format, HsPanels out);
 void HS_ISA_NAME(hs_attention_load_plain)(const HsHeadRows *rows, HsPanelFormat format, float *out);
