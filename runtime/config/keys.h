@@ -226,9 +226,10 @@ enum { HS_MOST_LAYERS = 1024 };
     X(S, STRINGS, FIXED, source_names, "", 0, 0, NULL, "", "names of the sources; none: their paths")                  \
     X(S, STRINGS, FIXED, source_validation, "", 0, 0, NULL, HS_UNIT_PATH,                                              \
       "validation of each source, as the task's; none: the task's share of each")                                      \
-    X(S, INT, FIXED, steps, 0, 0, HS_NO_BOUND, NULL, "optimizer steps", "length of this task; 0: by tokens or epochs") \
-    X(S, INT, FIXED, tokens, 0, 0, HS_NO_BOUND, NULL, "tokens", "its length in new training tokens; 0: by epochs")     \
-    X(S, REAL, FIXED, epochs, 0, 0, HS_NO_BOUND, NULL, "epochs",                                                       \
+    X(S, INT, LENGTH, steps, 0, 0, HS_NO_BOUND, NULL, "optimizer steps",                                               \
+      "length of this task; 0: by tokens or epochs")                                                                   \
+    X(S, INT, LENGTH, tokens, 0, 0, HS_NO_BOUND, NULL, "tokens", "its length in new training tokens; 0: by epochs")    \
+    X(S, REAL, LENGTH, epochs, 0, 0, HS_NO_BOUND, NULL, "epochs",                                                      \
       "its length in passes over its training data; 0: max_steps, else max_epochs")                                    \
     X(S, REAL, FIXED, learning_rate, 0, 0, 1000, NULL, "", "its peak learning rate; 0: the top level's")               \
     X(S, BOOL, FIXED, known, false, 0, 1, NULL, "",                                                                    \

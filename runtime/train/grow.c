@@ -98,6 +98,49 @@ static HsStatus check_lengths(const HsConfig *config, const HsConfig *saved, con
     return HS_OK;
 }
 
+static const char *differing_length(const HsTaskConfig *now, const HsTaskConfig *was)
+{
+    return now->steps != was->steps ? "steps" : now->tokens != was->tokens ? "tokens" : "epochs";
+}
+
+static HsStatus count_ended(const char *folder, int64_t *ended)
+{
+    HsCheckpoint checkpoint;
+    HsTrainingState state = { 0 };
+    HS_TRY(hs_checkpoint_open(folder, false, &checkpoint));
+    const HsStatus status = hs_run_read_numbers(folder, checkpoint.state, &state);
+    *ended = state.task;
+    hs_checkpoint_close(&checkpoint);
+    return status;
+}
+
+/* A task's own length may be another while it is trained or before; and of the last task, with none behind it now, when
+ * it has ended, too, as it is then opened again (hs_training_reopen). */
+static HsStatus check_own_lengths(const HsRun *run, const HsConfig *saved, const char *folder)
+{
+    const HsTaskConfig *tasks = run->training.config->tasks;
+    int64_t ended = -1;
+    for (int i = 0; i < saved->task_count; i++) {
+        const HsTaskConfig *now = &tasks[i], *was = &saved->tasks[i];
+        if (now->steps == was->steps && now->tokens == was->tokens && now->epochs == was->epochs)
+            continue;
+        const char *const key = differing_length(now, was);
+        if (run->training.lengths.one_phase && run->training.config->task_count > 1)
+            return hs_fail(HS_ECONFIG,
+                           "tasks.%d.%s differs from %s, where all tasks are one training: set it back, or choose "
+                           "another out_dir",
+                           i, key, folder);
+        if (ended < 0)
+            HS_TRY(count_ended(folder, &ended));
+        if (i < ended && (i < saved->task_count - 1 || run->appended > 0))
+            return hs_fail(HS_ECONFIG,
+                           "tasks.%d.%s differs from %s, where task `%.60s` has ended: set it back, or choose another "
+                           "out_dir",
+                           i, key, folder, was->name);
+    }
+    return HS_OK;
+}
+
 /* One schedule over all tasks, with rates that follow the number of steps. */
 static bool rates_follow_total(const HsConfig *config)
 {
@@ -115,6 +158,7 @@ HsStatus hs_run_compare_tasks(HsRun *run, const HsConfig *saved, const char *fol
     HS_TRY(check_retained(config, saved, folder));
     HS_TRY(check_known(config, saved, folder));
     run->appended = config->task_count - saved->task_count;
+    HS_TRY(check_own_lengths(run, saved, folder));
     if (run->appended == 0)
         return HS_OK;
     const char *const first = config->tasks[saved->task_count].name;

@@ -29,6 +29,13 @@ grep -q '"step":44,.*"loss_scale":65536' run/metrics.jsonl || fail "fp16 did not
 expect 0 "$trainer" --config tiny.yaml max_steps=48 learning_rate=5e-4 schedule.min_learning_rate=1e-5 precision.mode=fp32 resume=changed
 grep -q '"step":48,.*"loss_scale":1,' run/metrics.jsonl || fail "fp32 has a loss scale"
 
+# A task's own length may change, too: longer, the run has the bits of one that had it from the start.
+expect 0 "$trainer" --config tiny.yaml out_dir=own schedule.kind=constant tasks.0.tokens=1536
+[ "$(cat own/checkpoints/latest)" = step-00000012 ] || fail "1536 tokens are $(cat own/checkpoints/latest)"
+expect 0 "$trainer" --config tiny.yaml out_dir=own schedule.kind=constant tasks.0.tokens=2048
+expect 0 "$trainer" --config tiny.yaml out_dir=whole schedule.kind=constant tasks.0.steps=16
+for file in model optimizer; do cmp {own,whole}/checkpoints/step-00000016/$file.safetensors || fail "$file differs"; done
+
 # Diverged: kept aside, the last good checkpoint stays, and the command as printed continues.
 expect 0 "$trainer" --config tiny.yaml out_dir=wild schedule.kind=constant max_steps=12
 latest=$(cat wild/checkpoints/latest)

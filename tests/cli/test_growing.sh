@@ -291,8 +291,8 @@ differing() { # KEYS OVERRIDES...
     shift
     refused 2 "$at was made with another configuration; differing: $keys. " four.yaml "$@"
 }
-differing tasks.0.steps tasks.0.steps=20
-differing tasks.2.tokens tasks.2.tokens=2000
+refused 2 "tasks.0.steps differs from $at, where task \`addition\` has ended: set it back" four.yaml tasks.0.steps=20
+refused 2 "tasks.2.tokens differs from $at, where task \`reversal\` has ended" four.yaml tasks.2.tokens=2000
 differing tasks.1.learning_rate tasks.1.learning_rate=1e-3
 differing tasks.1.train tasks.1.train=synthetic:addition
 differing tasks.2.validation tasks.2.validation=20%
