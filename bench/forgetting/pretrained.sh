@@ -3,10 +3,11 @@
 # pretrained.sh FOLDER [MINUTES [TRAINER]]: a model of 11 million parameters, FOLDER/model, trained from scratch on 81 MB of
 # documentation and code out of Debian packages, and what it then learns.
 #
-# Does what is missing and no more: fetches the text, learns a tokenizer, and trains for MINUTES (55); called again, it continues
-# from there.  FOLDER/pretrain.yaml is the run's configuration, FOLDER/packages.txt says which versions the text
-# came from; FOLDER/heldout.txt is text of the same kinds that the model never sees, for what is forgotten of it.
-# TRAINER: build/trainer.  then.sh makes of it what comes next.
+# Does what is missing and no more: fetches the text, learns a tokenizer, and trains for MINUTES (55); called again, it
+# continues from there.  TOKENS says how much in all: 26,624,000, a pass over the text.  Shape, batch, rates and schedule are
+# what train.size makes of 9 million parameters in the blocks.  FOLDER/pretrain.yaml is the run's configuration,
+# FOLDER/packages.txt says which versions the text came from; FOLDER/heldout.txt is text of the same kinds that the model
+# never sees, for what is forgotten of it.  TRAINER: build/trainer.  then.sh makes of it what comes next.
 set -euo pipefail
 [ $# -gt 0 ] || { sed -n '3,10s/^# \?//p' "$0" >&2; exit 2; }
 mkdir -p "$1"
