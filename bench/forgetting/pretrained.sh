@@ -4,7 +4,7 @@
 # documentation and code out of Debian packages, and what it then learns.
 #
 # Does what is missing and no more: fetches the text, learns a tokenizer, and trains for MINUTES (55); called again, it
-# continues from there.  TOKENS says how much in all: 26,624,000, a pass over the text.  Shape, batch, rates and schedule are
+# continues from there.  TOKENS says how much in all: 32,768,000, 1.2 passes over the text.  Shape, batch, rates and schedule are
 # what train.size makes of 9 million parameters in the blocks.  FOLDER/pretrain.yaml is the run's configuration,
 # FOLDER/packages.txt says which versions the text came from; FOLDER/heldout.txt is text of the same kinds that the model
 # never sees, for what is forgotten of it.  TRAINER: build/trainer.  then.sh makes of it what comes next.
@@ -67,7 +67,7 @@ cat >"$out/pretrain.yaml" <<YAML
 out_dir: $out/model
 tokenizer: {kind: bpe, path: $out/tokenizer.json}
 tasks:
-  - {name: text, train: $out/text, validation: 0.5%, tokens: ${TOKENS:-26624000}}
+  - {name: text, train: $out/text, validation: 0.5%, tokens: ${TOKENS:-32768000}}
 train: {size: 9M}
 data: {sampling: random}
 precision: {mode: bf16}
