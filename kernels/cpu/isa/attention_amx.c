@@ -30,7 +30,7 @@ static inline __attribute__((always_inline)) void multiply_block(const HsTilePro
 
 static void multiply_words(const HsTileProduct *product, HsRowBlock depth, int words, bool resume)
 {
-    const int64_t groups = hs_cpu_block_count(product->end, HS_AMX_SIDE), a_panel = HS_TILE_COLUMNS / HS_AMX_SIDE;
+    const int64_t groups = hs_cpu_block_count(product->end, HS_AMX_SIDE), in_panel = HS_TILE_COLUMNS / HS_AMX_SIDE;
     for (int64_t row = 0; row < product->rows; row += 2 * HS_AMX_SIDE) {
         const int64_t left = product->rows - row;
         const int upper = (int)(left < HS_AMX_SIDE ? left : HS_AMX_SIDE);
@@ -38,7 +38,7 @@ static void multiply_words(const HsTileProduct *product, HsRowBlock depth, int w
         hs_amx_configure(upper, lower, words);
         int64_t width;
         for (int64_t group = product->begin / HS_AMX_SIDE; group < groups; group += width) {
-            const bool second = group + 1 < groups && group % a_panel != a_panel - 1;
+            const bool second = group + 1 < groups && group % in_panel != in_panel - 1;
             width = second ? 2 : 1;
             if (lower > 0 && second)
                 multiply_block(product, true, true, row, group, depth, words, resume);
