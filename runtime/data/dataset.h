@@ -152,7 +152,7 @@ void hs_task_data_warn_shared(const HsConfig *config, const HsTaskData *data);
  * what is in the cache are none of them.
  * errors: those of hs_task_data_create that need no reading */
 HsStatus hs_task_data_bytes(const HsConfig *config, size_t *bytes);
-/* Its name where data.cache is auto: next to out_dir. */
+/* The folder's name where data.cache is auto; it lies next to out_dir. */
 #define HS_TOKENS_FOLDER ".halfstep-tokens"
 /* The folder where text is kept as tokens, for the caller to free; NULL: nowhere (data.cache: off).  errors: HS_ENOMEM */
 HsStatus hs_task_data_cache_folder(const HsConfig *config, char **folder);

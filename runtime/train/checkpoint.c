@@ -427,13 +427,10 @@ HsStatus hs_run_peek_data(HsRun *run, const char *folder)
 
 HsStatus hs_training_peek_micro_batch(HsTraining *training, const char *folder)
 {
-    HsCheckpoint checkpoint;
-    HsTrainingState state = { 0 };
+    HsTrainingState state;
     const int64_t batch = hs_config_micro_batch_most(training->config);
-    HS_TRY(hs_checkpoint_open(folder, false, &checkpoint));
-    char name[4096];
-    snprintf(name, sizeof name, "%s/trainer.json", checkpoint.folder);
-    HsStatus status = hs_run_read_numbers(name, checkpoint.state, &state);
+    char name[HS_RUN_PATH];
+    HsStatus status = hs_run_peek_numbers(folder, name, &state);
     const int64_t most = training->config->training.batch_size;
     if (status == HS_OK && state.micro_batch > most)
         status = hs_fail(HS_EFORMAT, "%s: micro_batch is %lld, and at most %lld", name, (long long)state.micro_batch,
@@ -446,7 +443,6 @@ HsStatus hs_training_peek_micro_batch(HsTraining *training, const char *folder)
             hs_info("the run continues with its micro-batch of %lld, so that results stay equal to the bit",
                     (long long)state.micro_batch);
     }
-    hs_checkpoint_close(&checkpoint);
     return status;
 }
 

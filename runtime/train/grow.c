@@ -103,23 +103,13 @@ static const char *differing_length(const HsTaskConfig *now, const HsTaskConfig 
     return now->steps != was->steps ? "steps" : now->tokens != was->tokens ? "tokens" : "epochs";
 }
 
-static HsStatus count_ended(const char *folder, int64_t *ended)
-{
-    HsCheckpoint checkpoint;
-    HsTrainingState state = { 0 };
-    HS_TRY(hs_checkpoint_open(folder, false, &checkpoint));
-    const HsStatus status = hs_run_read_numbers(folder, checkpoint.state, &state);
-    *ended = state.task;
-    hs_checkpoint_close(&checkpoint);
-    return status;
-}
-
 /* A task's own length may be another while it is trained or before; and of the last task, with none behind it now, when
  * it has ended, too, as it is then opened again (hs_training_reopen). */
 static HsStatus check_own_lengths(const HsRun *run, const HsConfig *saved, const char *folder)
 {
     const HsTaskConfig *tasks = run->training.config->tasks;
-    int64_t ended = -1;
+    char file[HS_RUN_PATH];
+    HsTrainingState state = { .task = -1 };
     for (int i = 0; i < saved->task_count; i++) {
         const HsTaskConfig *now = &tasks[i], *was = &saved->tasks[i];
         if (now->steps == was->steps && now->tokens == was->tokens && now->epochs == was->epochs)
@@ -130,9 +120,9 @@ static HsStatus check_own_lengths(const HsRun *run, const HsConfig *saved, const
                            "tasks.%d.%s differs from %s, where all tasks are one training: set it back, or choose "
                            "another out_dir",
                            i, key, folder);
-        if (ended < 0)
-            HS_TRY(count_ended(folder, &ended));
-        if (i < ended && (i < saved->task_count - 1 || run->appended > 0))
+        if (state.task < 0)
+            HS_TRY(hs_run_peek_numbers(folder, file, &state));
+        if (i < state.task && (i < saved->task_count - 1 || run->appended > 0))
             return hs_fail(HS_ECONFIG,
                            "tasks.%d.%s differs from %s, where task `%.60s` has ended: set it back, or choose another "
                            "out_dir",

@@ -159,6 +159,17 @@ HsStatus hs_run_read_numbers(const char *file, const HsJson *json, HsTrainingSta
     return HS_OK;
 }
 
+HsStatus hs_run_peek_numbers(const char *folder, char file[HS_RUN_PATH], HsTrainingState *state)
+{
+    HsCheckpoint checkpoint;
+    memset(state, 0, sizeof *state);
+    HS_TRY(hs_checkpoint_open(folder, false, &checkpoint));
+    snprintf(file, HS_RUN_PATH, "%s/trainer.json", checkpoint.folder);
+    const HsStatus status = hs_run_read_numbers(file, checkpoint.state, state);
+    hs_checkpoint_close(&checkpoint);
+    return status;
+}
+
 /* `value` of member `name` may be `most` at most, as `why` says. */
 typedef struct Bound {
     const char *name, *why;

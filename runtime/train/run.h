@@ -207,6 +207,9 @@ HsStatus hs_run_accept_moved(HsRun *run, const HsConfig *saved, HsConfig *config
  * HS_EFORMAT naming file and member */
 HsJson *hs_run_numbers_json(const HsTrainingState *state);
 HsStatus hs_run_read_numbers(const char *file, const HsJson *json, HsTrainingState *state);
+/* Of a checkpoint's folder, before anything of it is restored; `file` is the member's file, for messages. */
+enum { HS_RUN_PATH = 4096 };
+HsStatus hs_run_peek_numbers(const char *folder, char file[HS_RUN_PATH], HsTrainingState *state);
 /* The state, just read, against itself and the run. */
 HsStatus hs_run_check_numbers(const HsRun *run, const char *file);
 /* Write a checkpoint of this instant (after recording its event). */

@@ -6,9 +6,10 @@
  * (maximum, exponential, sum, rescaling, mask) is vertical: no sum across lanes exists anywhere.  All products are then
  * of one form, a broadcast element of A times a row of B:
  *     S^T  = K Q^T     dP^T = V dO^T     O^T += V^T P^T     dQ^T += K^T dS^T     dV += P^T dO     dK += dS^T Q
- * which is the matrix product's micro-kernel (matmul.h), fed from small tiles in scratch.  Their words are f32 numbers
- * or, for bf16 operands on avx512bf16 and neonbf16, pairs of bf16 with successive depth; P and dS are then rounded to
- * bf16 when they become operands, as FlashAttention-2 does.  Scores, statistics and sums are f32 in both formats.
+ * which is the matrix product's micro-kernel (matmul.h; on AMX attention_amx.c), fed from small tiles in scratch.
+ * Their words are f32 numbers or, for bf16 operands on avx512bf16 and neonbf16, pairs of bf16 with successive depth; P
+ * and dS are then rounded to bf16 when they become operands, as FlashAttention-2 does.  Scores, statistics and sums are
+ * f32 in both formats.
  *
  * On the diagonal, key r of the tile is hidden from queries 0..r-1: whole vectors of hidden queries are skipped.  With
  * several documents in a sequence, or a window, a query tile's walk begins at the first key tile that its first query
