@@ -69,23 +69,31 @@ static inline __attribute__((always_inline)) void hs_amx_begin(bool lower, bool 
         _tile_zero(3);
 }
 
-/* One step of depth; A's rows lie a_bytes apart. */
+/* One step of depth; A's rows lie a_bytes apart.  An operand's tile is made zero after its last use: where the core's
+ * other thread is at work, a tile that is loaded over one in use waits for it, and a step takes 260 cycles in place of
+ * 175 (64 where that thread is idle, in either order; Sapphire Rapids, from the first-level cache). */
 static inline __attribute__((always_inline)) void hs_amx_step(bool lower, bool second, const uint32_t *a,
                                                               int64_t a_bytes, const uint32_t *b)
 {
     _tile_loadd(6, b, HS_AMX_STRIDE);
-    if (second)
-        _tile_loadd(7, b + HS_AMX_SIDE, HS_AMX_STRIDE);
     _tile_loadd(4, a, (size_t)a_bytes);
     _tile_dpbf16ps(0, 4, 6);
-    if (second)
+    if (lower) {
+        _tile_loadd(5, (const unsigned char *)a + HS_AMX_SIDE * a_bytes, (size_t)a_bytes);
+        _tile_dpbf16ps(2, 5, 6);
+    }
+    _tile_zero(6);
+    if (second) {
+        _tile_loadd(7, b + HS_AMX_SIDE, HS_AMX_STRIDE);
         _tile_dpbf16ps(1, 4, 7);
-    if (!lower)
-        return;
-    _tile_loadd(5, (const unsigned char *)a + HS_AMX_SIDE * a_bytes, (size_t)a_bytes);
-    _tile_dpbf16ps(2, 5, 6);
-    if (second)
+    }
+    _tile_zero(4);
+    if (lower && second)
         _tile_dpbf16ps(3, 5, 7);
+    if (lower)
+        _tile_zero(5);
+    if (second)
+        _tile_zero(7);
 }
 
 static inline __attribute__((always_inline)) void hs_amx_end(bool lower, bool second, float *out)

@@ -9,7 +9,7 @@
  *   the other has read since takes 25 ns to write again, ten times as long as another (two cores of Zen 4).
  * - chunks of columns, only when b comes unpacked: as many columns as keep the packed chunk within CHUNK_WORDS.  The
  *   threads of a block pack it together, then multiply.
- * - tasks, up to MOST_TILES tiles of rows by a few panels of c, shared out among the threads.  Rows run fastest, so
+ * - tasks, some tiles of rows by a few panels of c (HsMatmulCuts), shared out among the threads.  Rows run fastest, so
  *   that the threads read the same panels of B at about the same time.
  * - blocks of depth: what a core's second-level cache holds of A, B and c together.
  * - panels, tiles: one panel of B against every tile of rows.
@@ -31,25 +31,17 @@
 #include <omp.h>
 
 #define panel_pack       HS_ISA_NAME(hs_panel_pack)
+#define tile_begin       HS_ISA_NAME(hs_product_begin)
 #define tile_kernel      HS_ISA_NAME(hs_product_kernel)
 #define tile_finish      HS_ISA_NAME(hs_tile_finish)
 #define nf4_decode       HS_ISA_NAME(hs_nf4_decode)
 #define matmul_workspace HS_ISA_NAME(hs_cpu_matmul_workspace)
 
-/* About as many rows whatever a tile has. */
-#ifdef HS_ISA_amx
-enum { MOST_TILES = 8, FEWEST_TILES = 1 };
-#else
-enum { MOST_TILES = 16, FEWEST_TILES = 4 };
-#endif
 enum {
-    MOST_PANELS = 256 / HS_TILE_COLUMNS,
-    /* A task that packs its own block of A spreads that work over more columns, and takes one group of rows: what it
-     * packs next fits the second-level cache with what it works on. */
-    MOST_TILES_PACKING = HS_GROUP_TILES,
+    /* A task that packs its own block of A takes this many panels of B, or fewer where threads would wait. */
     MOST_PANELS_PACKING = 768 / HS_TILE_COLUMNS,
     FEWEST_PANELS_PACKING = 256 / HS_TILE_COLUMNS,
-    /* Small products are cut finer until there are this many tasks, but not below FEWEST_TILES: threads wait for the
+    /* Small products are cut finer until there are this many tasks, but not below fewest_tiles: threads wait for the
      * last one. */
     WANTED_TASKS = 32,
     BLOCK_DEPTH = 512,
@@ -64,6 +56,31 @@ enum {
     /* Below this many multiply-adds starting threads costs more than it saves. */
     SERIAL_PRODUCTS = 1 << 18
 };
+
+/* How large tasks are.  Vector kernels leave memory time; tiles of AMX multiply ten times as fast, so that a task reads a
+ * row of A for as many columns as the second-level cache has room for, and what is packed serves more products. */
+typedef struct HsMatmulCuts {
+    int64_t tiles, fewest_tiles; /* of rows */
+    int64_t panels;              /* of B, without task_bytes */
+    int64_t tiles_packing;       /* rows of a task that packs them, spread over more columns */
+    int64_t chunk_panels;        /* of B that are packed at a time at least, however deep */
+    int64_t task_bytes;          /* what a task's A, B and sums fill; 0: whatever comes */
+} HsMatmulCuts;
+
+static HsMatmulCuts cuts_of(HsPanelFormat format)
+{
+    enum { PANELS = 256 / HS_TILE_COLUMNS };
+    /* About as many rows whatever a tile has. */
+#ifdef HS_ISA_amx
+    if (format == HS_PANEL_BF16_PAIRS)
+        return (HsMatmulCuts){ 8, 1, PANELS, 8, MOST_PANELS_PACKING, 1280 << 10 };
+    return (HsMatmulCuts){ 8, 1, PANELS, HS_GROUP_TILES, PANELS, 0 };
+#else
+    (void)format;
+    /* One group of rows: what is packed next fits the second-level cache with what is worked on. */
+    return (HsMatmulCuts){ 16, 4, PANELS, HS_GROUP_TILES, PANELS, 0 };
+#endif
+}
 
 /* Everything that follows from the shapes and the number of threads. */
 typedef struct HsMatmulChoice {
@@ -149,31 +166,49 @@ static int64_t longest_share(const HsMatmulChoice *plan, int64_t tiles, int64_t 
 
 /* Tasks that pack their own block of A are few, since small ones spread that work over too few products: cut them so
  * that they are shared out evenly. */
-static void cut_packing_tasks(HsMatmulChoice *plan, int threads)
+static void cut_packing_tasks(HsMatmulChoice *plan, const HsMatmulCuts *cuts, int threads)
 {
     const int64_t all = plan->tiles;
     int64_t panels = MOST_PANELS_PACKING, column_blocks;
     for (;; panels /= 2) {
         column_blocks = hs_cpu_block_count(plan->chunk_panels, panels);
-        if (hs_cpu_block_count(all, FEWEST_TILES) * column_blocks >= threads || panels / 2 < FEWEST_PANELS_PACKING)
+        if (hs_cpu_block_count(all, cuts->fewest_tiles) * column_blocks >= threads ||
+            panels / 2 < FEWEST_PANELS_PACKING)
             break;
     }
     plan->block_panels = least(panels, plan->chunk_panels);
-    plan->block_tiles = least(MOST_TILES_PACKING, all);
-    for (int64_t tiles = plan->block_tiles - 1; tiles >= FEWEST_TILES; tiles--)
+    plan->block_tiles = least(cuts->tiles_packing, all);
+    for (int64_t tiles = plan->block_tiles - 1; tiles >= cuts->fewest_tiles; tiles--)
         if (longest_share(plan, tiles, column_blocks, threads) <
             longest_share(plan, plan->block_tiles, column_blocks, threads))
             plan->block_tiles = tiles;
 }
 
-static void cut_tasks(HsMatmulChoice *plan)
+/* Panels that fill task_bytes, in equal blocks of an even number, so that a gate has its ups; never fewer than cuts->panels. */
+static int64_t panels_of_task(const HsMatmulChoice *plan, const HsMatmulCuts *cuts, int64_t tiles)
 {
-    int64_t tiles = MOST_TILES, panels = MOST_PANELS, row_blocks;
+    const int64_t depth = least(plan->depth, plan->block_depth), word_bytes = sizeof(uint32_t);
+    const int64_t sums_bytes = plan->split ? tiles * HS_TILE_ELEMENTS * (int64_t)sizeof(float) : 0;
+    const int64_t fitting = (cuts->task_bytes - tiles * HS_TILE_ROWS * depth * word_bytes) /
+                            (depth * HS_TILE_COLUMNS * word_bytes + sums_bytes);
+    if (fitting <= cuts->panels)
+        return cuts->panels;
+    const int64_t panels = hs_cpu_block_count(plan->chunk_panels, hs_cpu_block_count(plan->chunk_panels, fitting));
+    return panels + panels % 2;
+}
+
+static void cut_tasks(HsMatmulChoice *plan, const HsMatmulCuts *cuts)
+{
+    /* Sums that wait for the next block of depth want B's panels read seldom, else A's rows. */
+    int64_t tiles = cuts->task_bytes > 0 && !plan->split ? cuts->tiles / 2 : cuts->tiles, row_blocks;
+    int64_t panels = panels_of_task(plan, cuts, tiles);
     for (;;) {
         row_blocks = hs_cpu_block_count(plan->tiles, tiles);
         if (row_blocks * hs_cpu_block_count(plan->chunk_panels, panels) >= WANTED_TASKS || blocks_of(plan) > 1)
             break;
-        if (tiles > FEWEST_TILES)
+        if (panels > cuts->panels)
+            panels = cuts->panels;
+        else if (tiles > cuts->fewest_tiles)
             tiles /= 2;
         else if (panels > (plan->paired ? 2 : 1))
             panels /= 2;
@@ -191,6 +226,7 @@ static HsMatmulChoice make_plan(const HsMatmulArgs *args, int threads)
     HsMatmulChoice plan = { .m = args->c.shape[0],
                             .n = args->b.values.shape[args->transpose_b ? 0 : 1],
                             .format = format };
+    const HsMatmulCuts cuts = cuts_of(format);
     plan.depth = hs_panel_depth(format, k);
     plan.split = plan.depth > BLOCK_DEPTH;
     const int64_t between = format == HS_PANEL_F32 ? HS_CHAIN_WORDS : HS_DEPTH_STEP; /* where cuts may lie */
@@ -218,17 +254,17 @@ static HsMatmulChoice make_plan(const HsMatmulArgs *args, int threads)
     if (plan.pack_b) {
         const int64_t words = CHUNK_WORDS / blocks_of(&plan);
         const int64_t fitting = words / plan.b_panel_words / MOST_PANELS_PACKING * MOST_PANELS_PACKING;
-        plan.chunk_panels = least(plan.chunk_panels, fitting < MOST_PANELS ? MOST_PANELS : fitting);
+        plan.chunk_panels = least(plan.chunk_panels, fitting < cuts.chunk_panels ? cuts.chunk_panels : fitting);
         plan.chunk_b_bytes = hs_cpu_align((size_t)(plan.chunk_panels * plan.b_panel_words) * sizeof(uint32_t));
     }
 
     if (plan.pack_a && !plan.share_a) {
-        cut_packing_tasks(&plan, share);
+        cut_packing_tasks(&plan, &cuts, share);
         plan.slot_a_bytes = hs_cpu_align(
             (size_t)(hs_cpu_block_count(plan.block_tiles * HS_TILE_ROWS, plan.a_width) * plan.a_panel_words) *
             sizeof(uint32_t));
     } else {
-        cut_tasks(&plan);
+        cut_tasks(&plan, &cuts);
     }
     const int64_t kept_tiles = plan.split ? plan.block_tiles * plan.block_panels : 1;
     plan.slot_bytes = plan.slot_a_bytes + hs_cpu_align((size_t)(kept_tiles * HS_TILE_ELEMENTS) * sizeof(float));
@@ -515,6 +551,7 @@ static void run_task(const HsMatmulRun *run, const HsMatmulTask *task)
         /* The last calls fetch it, so that it is still there; where calls are fewer, what they reach. */
         const int64_t early = tiles * (task->panels.end - task->panels.begin) - source.calls;
         int64_t call = early > 0 ? -early : 0;
+        int begun = 0;
         for (int64_t place = task->panels.begin; place < task->panels.end; place++) {
             const HsRowBlock columns =
                 hs_cpu_block(plan->n, HS_TILE_COLUMNS, task->first_panel + panel_at(plan, place));
@@ -533,6 +570,8 @@ static void run_task(const HsMatmulRun *run, const HsMatmulTask *task)
                     continue;
                 }
                 aim_at_a(run, task, index, begin, slot_a, &tile);
+                if (height != begun)
+                    tile_begin(plan->format, begun = height);
                 if (end == plan->depth)
                     prefetch_tile(run->args, rows.begin, height, columns.begin, width);
                 aim_at_source(&source, call++, &tile);

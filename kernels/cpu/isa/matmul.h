@@ -148,10 +148,17 @@ typedef struct HsMatmulTile {
 /* The micro-kernel for `rows` rows, at most HS_KERNEL_ROWS, and the first `vectors` vectors of columns. */
 typedef void (*HsTileKernel)(const HsMatmulTile *tile);
 HsTileKernel HS_ISA_NAME(hs_tile_kernel)(HsPanelFormat format, int rows, int vectors);
-/* Of whole panels, for up to HS_TILE_ROWS rows; columns behind the vectors may be computed too. */
+/* Of whole panels, for up to HS_TILE_ROWS rows; columns behind the vectors may be computed too.  It is called after
+ * hs_product_begin for as many rows, on the same thread, with no other use of AMX in between. */
 HsTileKernel HS_ISA_NAME(hs_product_kernel)(HsPanelFormat format, int rows, int vectors);
 #ifdef HS_ISA_amx
+void HS_ISA_NAME(hs_product_begin)(HsPanelFormat format, int rows);
 HsTileKernel HS_ISA_NAME(hs_tile_kernel_amx)(int vectors); /* of pairs (matmul_amx.c) */
+#else
+static inline void HS_ISA_NAME(hs_product_begin)(HsPanelFormat format, int rows)
+{
+    (void)format, (void)rows;
+}
 #endif
 #ifdef HS_ISA_neonbf16
 HsTileKernel HS_ISA_NAME(hs_tile_kernel_bfmmla)(int rows, int vectors); /* of pairs (matmul_bfmmla.c) */

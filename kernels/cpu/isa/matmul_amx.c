@@ -28,25 +28,30 @@ static void copy_rest(const HsMatmulTile *tile, int64_t done, Rest *rest)
     memcpy(rest->b, tile->b + done * HS_TILE_COLUMNS, words * sizeof rest->b[0]);
 }
 
-/* `vectors` is a constant wherever this is inlined. */
-static inline __attribute__((always_inline)) void multiply(int vectors, bool lower, const HsMatmulTile *tile)
+/* What a step of HS_AMX_SIDE words fetches for later in one of its `passes` over the columns: its share of B's lines,
+ * and in the first a line of each stored row. */
+static inline __attribute__((always_inline)) void fetch(const HsMatmulTile *tile, int64_t word, int pass, int passes)
+{
+    const int64_t step_bytes = HS_AMX_SIDE * tile->ahead_step;
+    const char *const ahead = tile->ahead + word * tile->ahead_step;
+    for (int64_t byte = step_bytes * pass / passes; byte < step_bytes * (pass + 1) / passes; byte += 64)
+        __builtin_prefetch(ahead + byte, 0, 2);
+    for (int row = 0; row < HS_AMX_SIDE && pass == 0 && tile->source; row++)
+        __builtin_prefetch(tile->source + (word + row) * tile->source_step, 0, 2);
+}
+
+/* `passes`, of 32 columns each, is a constant wherever this is inlined. */
+static inline __attribute__((always_inline)) void multiply(int passes, bool lower, const HsMatmulTile *tile)
 {
     const int64_t whole = tile->depth / HS_AMX_SIDE * HS_AMX_SIDE, a_bytes = tile->a_row * (int64_t)sizeof(uint32_t);
-    const char *ahead = tile->ahead, *source = tile->source;
     Rest rest;
     if (whole < tile->depth)
         copy_rest(tile, whole, &rest);
-    for (int column = 0; column < vectors * HS_AMX_SIDE; column += 2 * HS_AMX_SIDE) {
+    for (int pass = 0; pass < passes; pass++) {
+        const int column = 2 * HS_AMX_SIDE * pass;
         hs_amx_begin(lower, true, tile->resume, tile->out + column);
         for (int64_t p = 0; p < whole; p += HS_AMX_SIDE) {
-            for (int i = 0; i < HS_AMX_SIDE && column == 0; i++) {
-                if (ahead)
-                    __builtin_prefetch(ahead, 0, 2);
-                if (source)
-                    __builtin_prefetch(source, 0, 2);
-                ahead += tile->ahead_step;
-                source += tile->source_step;
-            }
+            fetch(tile, p, pass, passes);
             hs_amx_step(lower, true, tile->a + p, a_bytes, tile->b + p * HS_TILE_COLUMNS + column);
         }
         if (whole < tile->depth)
@@ -55,25 +60,29 @@ static inline __attribute__((always_inline)) void multiply(int vectors, bool low
     }
 }
 
-/* The configuration is set for each tile, which has some thousand multiply-adds. */
-static inline __attribute__((always_inline)) void multiply_rows(int vectors, const HsMatmulTile *tile)
+static inline __attribute__((always_inline)) void multiply_rows(int passes, const HsMatmulTile *tile)
 {
-    const int upper = tile->rows < HS_AMX_SIDE ? tile->rows : HS_AMX_SIDE;
-    hs_amx_configure(upper, tile->rows - upper, HS_AMX_SIDE);
     if (tile->rows > HS_AMX_SIDE)
-        multiply(vectors, true, tile);
+        multiply(passes, true, tile);
     else
-        multiply(vectors, false, tile);
+        multiply(passes, false, tile);
 }
 
 static void multiply_half(const HsMatmulTile *tile)
 {
-    multiply_rows(2, tile);
+    multiply_rows(1, tile);
 }
 
 static void multiply_whole(const HsMatmulTile *tile)
 {
-    multiply_rows(4, tile);
+    multiply_rows(2, tile);
+}
+
+void HS_ISA_NAME(hs_product_begin)(HsPanelFormat format, int rows)
+{
+    const int upper = rows < HS_AMX_SIDE ? rows : HS_AMX_SIDE;
+    if (format == HS_PANEL_BF16_PAIRS)
+        hs_amx_configure(upper, rows - upper, HS_AMX_SIDE);
 }
 
 HsTileKernel HS_ISA_NAME(hs_tile_kernel_amx)(int vectors)
