@@ -1,14 +1,15 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
-# recipe.sh TEXT rates|embeddings|steps|sizes: what the rules of runtime/config/recipe.c were measured by, on TEXT (a file, folder or
-# pattern) in bytes, with one thread.
+# recipe.sh TEXT rates|embeddings|steps|batches|sizes: what the rules of runtime/config/recipe.c were measured by, on TEXT (a file,
+# folder or pattern) in bytes, with one thread.
 #   rates       the best learning rate of Muon's matrices at WIDTHS (128 256 512), 60 steps of 8 x 128 tokens, four layers
 #   embeddings  the best rate of embedding, head and norms at those widths, matrices at RATE (8e-3)
 #   steps       how the best rate moves with the number of steps, STEPS (60 250 1000), two layers of width 64, one rate for all
+#   batches     how it moves with the batch, BATCHES (8 32 128) of 128 tokens, width 128, 250 steps (STEPS), one rate for all
 #   sizes       loss after ten tokens a parameter at SIZES, by train.size, and L = E + A N^-a fitted on all but the last
 # RATES: the rates tried; OUT=FOLDER keeps the runs and takes those that are there; BUILD=FOLDER (build) holds the trainer.
 set -euo pipefail
-usage="usage: bench/recipe.sh TEXT rates|embeddings|steps|sizes"
+usage="usage: bench/recipe.sh TEXT rates|embeddings|steps|batches|sizes"
 text=$(realpath -s "${1:?$usage}")
 phase=${2:?$usage}
 cd "$(dirname "$0")/.."
@@ -47,7 +48,7 @@ sweep() {
     shift 2
     # shellcheck disable=SC2086
     for rate in $rates; do
-        echo "$rate $(loss "$name-$rate" "$@" batch_size=8 max_length=128 ${keys//@/$rate})"
+        echo "$rate $(loss "$name-$rate" batch_size=8 max_length=128 "$@" ${keys//@/$rate})"
     done | python3 -c '
 import math, sys
 points = [tuple(map(float, line.split())) for line in sys.stdin]
@@ -78,6 +79,13 @@ steps)
     rates=${RATES:-4e-3 8e-3 1.6e-2 3.2e-2}
     for steps in ${STEPS:-60 250 1000}; do
         sweep "steps-$steps" "learning_rate=@ $group=@" model.layers=2 model.width=64 model.heads=2 max_steps="$steps" schedule.warmup_steps=$((steps / 20))
+    done
+    ;;
+batches)
+    rates=${RATES:-4e-3 8e-3 1.6e-2 3.2e-2}
+    steps=${STEPS:-250}
+    for batch in ${BATCHES:-8 32 128}; do
+        sweep "batches-$steps-$batch" "learning_rate=@ $group=@" batch_size="$batch" evaluation.batches=$((1280 / batch)) max_steps="$steps" schedule.warmup_steps=$((steps / 20))
     done
     ;;
 sizes)

@@ -59,7 +59,8 @@ static double batch_tokens(double tokens)
 }
 
 /* The best rates of width RATE_WIDTH for a run of RATE_STEPS steps of RATE_BATCH tokens, and the powers by which they
- * move.  AdamW's is a part of Muon's. */
+ * move.  Batches beyond what batch_tokens gives want no higher rate: gradients of a short run differ little from row to
+ * row (McCandlish et al. 2018).  AdamW's is a part of Muon's. */
 static const double RATE = 1.7e-2, EMBEDDING_RATE = 1.4e-2, RATE_WIDTH = 128, RATE_BATCH = 1024, RATE_STEPS = 60;
 static const double RATE_POWER = -0.64, EMBEDDING_POWER = -1, BATCH_RATE_POWER = 0.5, STEPS_POWER = -0.43,
                     OF_ADAMW = 0.5;
@@ -75,8 +76,9 @@ static double rounded(double rate)
 static void settle_model(HsRecipe *recipe, double batch)
 {
     const double width = (double)recipe->width / RATE_WIDTH;
-    const double course =
-        pow(batch / RATE_BATCH, BATCH_RATE_POWER) * pow((double)recipe->steps / RATE_STEPS, STEPS_POWER);
+    const double of_tokens = batch_tokens(recipe->tokens), most = of_tokens < RATE_BATCH ? RATE_BATCH : of_tokens;
+    const double course = pow((batch < most ? batch : most) / RATE_BATCH, BATCH_RATE_POWER) *
+                          pow((double)recipe->steps / RATE_STEPS, STEPS_POWER);
     recipe->learning_rate = rounded(RATE * pow(width, RATE_POWER) * course * (recipe->muon ? 1 : OF_ADAMW));
     recipe->embedding_rate = rounded(EMBEDDING_RATE * pow(width, EMBEDDING_POWER) * course);
     recipe->heads = recipe->width / head_of((double)recipe->width);
@@ -238,9 +240,10 @@ const HsRecipeRule hs_recipe_rules[] = {
       "10 tokens for each parameter of the blocks: with as much arithmetic 49 tokens each ended at 1.351, 10 at 1.346, "
       "4.4 at 1.401 and 1.3 at 1.521 (100k to 600k)" },
     { "learning_rate", write_rate,
-      "of matrices, 1.7e-2 (width / 128)^-0.64 (steps / 60)^-0.43 (batch / 1024)^0.5: best of a sweep at widths 128, "
-      "256, 512: 1.7e-2, 1.1e-2, 7.0e-3, and at 60, 250, 1000 steps 2.9e-2, 2.0e-2, 8.8e-3; half of it for adamw; the "
-      "last power was not measured" },
+      "of matrices, 1.7e-2 (width / 128)^-0.64 (steps / 60)^-0.43 (batch / 1024)^0.5, of a batch above 1024 no more "
+      "than the tokens give by themselves: best of a sweep at widths 128, 256, 512: 1.7e-2, 1.1e-2, 7.0e-3, at 60, "
+      "250, 1000 steps 2.9e-2, 2.0e-2, 8.8e-3, and at 250 steps of 1024, 4096, 16384 tokens 1.1e-2, 9.4e-3, 9.3e-3; "
+      "half of it for adamw" },
     { "weight_decay", write_decay, "the default; not measured here" },
     { "optimizer.kind", write_optimizer,
       "in 0.6 of the steps at the loss of adamw, on nanoGPT's small recipe (bench/update_rules.sh)" },

@@ -137,6 +137,17 @@ Test(recipe, a_size_fills_in_what_is_not_given)
     hs_config_deinit(&other);
     hs_config_deinit(&config);
 
+    /* Up to the batch that is right for the tokens, which is 2,048 for 8 million, the rate has its square root; a larger
+     * one has the rate of that. */
+    RUN(parse(&config, "train: {size: 3M}\nmax_length: 256\nbatch_size: 8\nmax_steps: 3906\n"));
+    RUN(parse(&other, "train: {size: 3M}\nmax_length: 256\nbatch_size: 4\nmax_steps: 3906\n"));
+    cr_expect_float_eq(config.training.learning_rate / other.training.learning_rate, sqrt(2.0), 0.04);
+    hs_config_deinit(&other);
+    RUN(parse(&other, "train: {size: 3M}\nmax_length: 256\nbatch_size: 64\nmax_steps: 488\n"));
+    cr_expect_float_eq(other.training.learning_rate / config.training.learning_rate, pow(488.0 / 3906.0, -0.43), 0.1);
+    hs_config_deinit(&other);
+    hs_config_deinit(&config);
+
     /* A length or groups of the file's, and another rule. */
     RUN(parse(&config, "train: {size: 3M}\ntasks: [{name: a, epochs: 2}]\n"
                        "optimizer: {kind: adamw, groups: [{match: head, learning_rate: 1}]}\n"));
