@@ -121,7 +121,9 @@ for seed in "${seeds[@]}"; do
     own_run "own-best-$seed" "$seed" "${best[@]}" max_steps="${BEST_STEPS:-$steps}"
 done
 
-"$python" - "$out" "PyTorch, AdamW at $rate=peer-$rate" "PyTorch, AdamW at $chosen=peer-$chosen" \
+tuned=()
+[ "$chosen" = "$rate" ] || tuned=("PyTorch, AdamW at $chosen=peer-$chosen")
+"$python" - "$out" "PyTorch, AdamW at $rate=peer-$rate" "${tuned[@]}" \
     "this trainer, AdamW at $rate=own-adamw" "this trainer, its best=own-best" -- "${seeds[@]}" <<'PY'
 import json
 import statistics
