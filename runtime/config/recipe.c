@@ -76,9 +76,9 @@ static double rounded(double rate)
 static void settle_model(HsRecipe *recipe, double batch)
 {
     const double width = (double)recipe->width / RATE_WIDTH;
-    const double of_tokens = batch_tokens(recipe->tokens), most = of_tokens < RATE_BATCH ? RATE_BATCH : of_tokens;
-    const double course = pow((batch < most ? batch : most) / RATE_BATCH, BATCH_RATE_POWER) *
-                          pow((double)recipe->steps / RATE_STEPS, STEPS_POWER);
+    const double counted = fmin(batch, fmax(RATE_BATCH, batch_tokens(recipe->tokens)));
+    const double course =
+        pow(counted / RATE_BATCH, BATCH_RATE_POWER) * pow((double)recipe->steps / RATE_STEPS, STEPS_POWER);
     recipe->learning_rate = rounded(RATE * pow(width, RATE_POWER) * course * (recipe->muon ? 1 : OF_ADAMW));
     recipe->embedding_rate = rounded(EMBEDDING_RATE * pow(width, EMBEDDING_POWER) * course);
     recipe->heads = recipe->width / head_of((double)recipe->width);

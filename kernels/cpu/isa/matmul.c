@@ -61,8 +61,8 @@ enum {
  * row of A for as many columns as the second-level cache has room for, and what is packed serves more products. */
 typedef struct HsMatmulCuts {
     int64_t tiles, fewest_tiles; /* of rows */
-    int64_t panels;              /* of B, without task_bytes */
-    int64_t tiles_packing;       /* rows of a task that packs them, spread over more columns */
+    int64_t panels;              /* of B, where task_bytes leaves no room for more */
+    int64_t tiles_packing;       /* of rows, where a task packs them */
     int64_t chunk_panels;        /* of B that are packed at a time at least, however deep */
     int64_t task_bytes;          /* what a task's A, B and sums fill; 0: whatever comes */
 } HsMatmulCuts;
@@ -70,16 +70,21 @@ typedef struct HsMatmulCuts {
 static HsMatmulCuts cuts_of(HsPanelFormat format)
 {
     enum { PANELS = 256 / HS_TILE_COLUMNS };
-    /* About as many rows whatever a tile has. */
-#ifdef HS_ISA_amx
-    if (format == HS_PANEL_BF16_PAIRS)
-        return (HsMatmulCuts){ 8, 1, PANELS, 8, MOST_PANELS_PACKING, 1280 << 10 };
-    return (HsMatmulCuts){ 8, 1, PANELS, HS_GROUP_TILES, PANELS, 0 };
-#else
+    /* One group of rows where they are packed: what is packed next fits the second-level cache with what is worked on. */
+    HsMatmulCuts cuts = {
+        .tiles = 16, .fewest_tiles = 4, .panels = PANELS, .tiles_packing = HS_GROUP_TILES, .chunk_panels = PANELS
+    };
     (void)format;
-    /* One group of rows: what is packed next fits the second-level cache with what is worked on. */
-    return (HsMatmulCuts){ 16, 4, PANELS, HS_GROUP_TILES, PANELS, 0 };
+#ifdef HS_ISA_amx
+    cuts.tiles = 8; /* about as many rows whatever a tile has */
+    cuts.fewest_tiles = 1;
+    if (format == HS_PANEL_BF16_PAIRS) {
+        cuts.tiles_packing = 8;
+        cuts.chunk_panels = MOST_PANELS_PACKING;
+        cuts.task_bytes = 1280 << 10;
+    }
 #endif
+    return cuts;
 }
 
 /* Everything that follows from the shapes and the number of threads. */
@@ -184,7 +189,7 @@ static void cut_packing_tasks(HsMatmulChoice *plan, const HsMatmulCuts *cuts, in
             plan->block_tiles = tiles;
 }
 
-/* Panels that fill task_bytes, in equal blocks of an even number, so that a gate has its ups; never fewer than cuts->panels. */
+/* Panels that fill task_bytes, in equal blocks of an even number, so that a gate has its ups; else cuts->panels. */
 static int64_t panels_of_task(const HsMatmulChoice *plan, const HsMatmulCuts *cuts, int64_t tiles)
 {
     const int64_t depth = least(plan->depth, plan->block_depth), word_bytes = sizeof(uint32_t);
@@ -571,7 +576,8 @@ static void run_task(const HsMatmulRun *run, const HsMatmulTask *task)
                 }
                 aim_at_a(run, task, index, begin, slot_a, &tile);
                 if (height != begun)
-                    tile_begin(plan->format, begun = height);
+                    tile_begin(plan->format, height);
+                begun = height;
                 if (end == plan->depth)
                     prefetch_tile(run->args, rows.begin, height, columns.begin, width);
                 aim_at_source(&source, call++, &tile);
