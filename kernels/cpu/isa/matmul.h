@@ -15,8 +15,8 @@
  * lower k in the lower half, two per multiply-add.  bf16 elsewhere and f16 everywhere become f32 in the panel, exactly. `depth`
  * counts words: K or ceil(K / 2).  A packed operand is its panels one after the other, depth * width words each;
  * lanes past its edge and the odd half of a last pair hold zeros.  B's panels are HS_TILE_COLUMNS wide; A's are
- * HS_GROUP_ROWS wide, several tiles side by side, so that they are written in whole vectors, or, where its stored rows
- * run along k, one row wide: single words of A are read from anywhere.
+ * HS_A_LANES wide (several tiles side by side, so that they are written in whole vectors, or one tile), or, where its
+ * stored rows run along k, one row wide: single words of A are read from anywhere.
  *
  * Every element of C is a sum of chains of fused multiply-adds, HS_CHAIN_WORDS each, in increasing k, however the work
  * is cut: cuts along K lie between chains, and a chain is added to the stored f32 tile.  Of K terms of one sign about
@@ -65,6 +65,13 @@ enum {
     HS_TILE_ELEMENTS = HS_TILE_ROWS * HS_TILE_COLUMNS,
     HS_GROUP_ROWS = HS_GROUP_TILES * HS_TILE_ROWS
 };
+/* A panel of one tile is read along, one of a group leaves out seven tiles' words: with a row of B of 64 bytes a word of
+ * depth the lines of both were more than the first-level cache hands on (Zen 3, depth 512: from 72 to 77% of the peak). */
+#ifdef HS_ISA_avx2
+enum { HS_A_LANES = HS_TILE_ROWS };
+#else
+enum { HS_A_LANES = HS_GROUP_ROWS };
+#endif
 
 typedef enum HsPanelFormat { HS_PANEL_F32, HS_PANEL_BF16_PAIRS } HsPanelFormat;
 
@@ -113,7 +120,7 @@ typedef struct HsMatmulOperand {
 
 /* Pack lanes [lane, lane + lanes) over words [begin, end) of the depth: panels of `width` lanes, word p of lane l at
  * out[l / width * panel_stride + (p - begin) * width + l % width], counting l from `lane`.  `width` is HS_TILE_COLUMNS,
- * or HS_GROUP_ROWS where lanes are contiguous, or 1 where they are not or hs_panel_by_rows.  `begin` is a multiple of
+ * or HS_A_LANES where lanes are contiguous, or 1 where they are not or hs_panel_by_rows.  `begin` is a multiple of
  * HS_DEPTH_STEP, and so is `end` except at the end of the depth.  With BFMMLA pairs in panels of HS_TILE_COLUMNS lie
  * otherwise (pack_bfmmla.c). */
 void HS_ISA_NAME(hs_panel_pack)(const HsMatmulOperand *operand, int64_t lane, int64_t lanes, int64_t begin, int64_t end,

@@ -94,7 +94,7 @@ static inline __attribute__((always_inline)) void copy_rows_of(HsPanelFormat for
     else if (width == HS_TILE_COLUMNS)
         copy_rows(format, dtype, operand, lane, HS_TILE_COLUMNS, begin, end, HS_TILE_COLUMNS, out);
     else
-        copy_rows(format, dtype, operand, lane, HS_GROUP_ROWS, begin, end, HS_GROUP_ROWS, out);
+        copy_rows(format, dtype, operand, lane, HS_A_LANES, begin, end, HS_A_LANES, out);
 }
 
 /* One panel where stored rows run across lanes. */
@@ -120,6 +120,45 @@ static void pack_across(const HsMatmulOperand *operand, int64_t lane, int64_t la
     }
 }
 
+#ifdef HS_ISA_avx2
+/* Whole tiles of A, a panel each; words [begin, end) of the depth.  A register is wider than a tile: what it stores too
+ * much is the next word's place, which is written after it, and what it loads too much is the next stored row's. */
+static inline __attribute__((always_inline)) void copy_tiles(HsDtype dtype, const HsMatmulOperand *operand,
+                                                             int64_t lane, int64_t tiles, int64_t begin, int64_t end,
+                                                             int64_t panel_stride, uint32_t *out)
+{
+    const int64_t element_bytes = dtype == HS_F32 ? 4 : 2, row_bytes = operand->stride * element_bytes;
+    const int64_t lines = (tiles * HS_TILE_ROWS * element_bytes + 63) / 64;
+    const unsigned char *source = hs_operand_element(operand, begin, lane);
+    for (int64_t p = begin; p < end; p++, source += row_bytes, out += HS_TILE_ROWS) {
+        ask_for(source, 1, row_bytes, lines);
+        for (int64_t tile = 0; tile < tiles; tile++)
+            hs_part_store_f32((float *)out + tile * panel_stride, hs_part_load(dtype, source, tile * HS_TILE_ROWS));
+    }
+}
+
+/* Panels of whole tiles; how many lanes they are. */
+static int64_t pack_tiles(const HsMatmulOperand *operand, int64_t lane, int64_t lanes, int64_t begin, int64_t end,
+                          int64_t panel_stride, uint32_t *out)
+{
+    const int64_t whole = lanes / HS_TILE_ROWS;
+    for (int64_t first = 0; first < whole; first += HS_GROUP_TILES, out += HS_GROUP_TILES * panel_stride) {
+        const int64_t tiles = whole - first < HS_GROUP_TILES ? whole - first : HS_GROUP_TILES;
+        const int64_t from = lane + first * HS_TILE_ROWS;
+        if (operand->dtype == HS_F32)
+            copy_tiles(HS_F32, operand, from, tiles, begin, end - 1, panel_stride, out);
+        else if (operand->dtype == HS_BF16)
+            copy_tiles(HS_BF16, operand, from, tiles, begin, end - 1, panel_stride, out);
+        else
+            copy_tiles(HS_F16, operand, from, tiles, begin, end - 1, panel_stride, out);
+        for (int64_t tile = 0; tile < tiles; tile++) /* the last word: behind it may be another's words */
+            lane_words(operand, from + tile * HS_TILE_ROWS, HS_TILE_ROWS, end - 1,
+                       out + tile * panel_stride + (end - 1 - begin) * HS_TILE_ROWS);
+    }
+    return whole * HS_TILE_ROWS;
+}
+#endif
+
 void HS_ISA_NAME(hs_panel_pack)(const HsMatmulOperand *operand, int64_t lane, int64_t lanes, int64_t begin, int64_t end,
                                 int64_t width, int64_t panel_stride, uint32_t *out)
 {
@@ -129,7 +168,14 @@ void HS_ISA_NAME(hs_panel_pack)(const HsMatmulOperand *operand, int64_t lane, in
         return;
     }
 #endif
-    for (int64_t first = 0; first < lanes; first += width, out += panel_stride) {
+    int64_t first = 0;
+#ifdef HS_ISA_avx2
+    if (operand->lanes_contiguous && width == HS_TILE_ROWS) {
+        first = pack_tiles(operand, lane, lanes, begin, end, panel_stride, out);
+        out += first / HS_TILE_ROWS * panel_stride;
+    }
+#endif
+    for (; first < lanes; first += width, out += panel_stride) {
         const int64_t used = lanes - first < width ? lanes - first : width;
 #ifdef HS_ISA_neonbf16
         if (operand->format == HS_PANEL_BF16_PAIRS && width == HS_TILE_COLUMNS) {
