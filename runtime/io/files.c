@@ -259,6 +259,19 @@ HsStatus hs_read_file(const char *path, size_t limit, char **text, size_t *lengt
     return status;
 }
 
+void hs_write_shell_word(const char *word, FILE *out)
+{
+    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./-=+:,@%";
+    if (*word && word[strspn(word, plain)] == '\0') {
+        fputs(word, out);
+        return;
+    }
+    fputc('\'', out);
+    for (; *word; word++)
+        fputs(*word == '\'' ? "'\\''" : (char[]){ *word, '\0' }, out);
+    fputc('\'', out);
+}
+
 HsStatus hs_close_text(FILE *stream, char **text)
 {
     const bool whole = stream && !ferror(stream);
@@ -267,4 +280,14 @@ HsStatus hs_close_text(FILE *stream, char **text)
         *text = NULL;
     }
     return stream && *text ? HS_OK : hs_fail(HS_ENOMEM, "no memory for a text");
+}
+
+HsStatus hs_shell_word(const char *word, char **text)
+{
+    size_t size = 0;
+    *text = NULL;
+    FILE *const stream = open_memstream(text, &size);
+    if (stream)
+        hs_write_shell_word(word, stream);
+    return hs_close_text(stream, text);
 }

@@ -56,6 +56,12 @@ HsStatus hs_read_file(const char *path, size_t limit, char **text, size_t *lengt
 /* The same of "-", which is the standard input. */
 HsStatus hs_read_input(const char *path, size_t limit, char **text, size_t *length);
 
+/* The word as a shell reads it back: in single quotes where it would be more than a word. */
+void hs_write_shell_word(const char *word, FILE *out);
+
+/* The same as a text; the caller frees.  errors: HS_ENOMEM */
+HsStatus hs_shell_word(const char *word, char **text);
+
 /* Close what open_memstream opened (`stream` NULL: it could not be) and keep its whole text.  Where memory ran out, the
  * C library may close it without an error and leave a text that is cut off, or none: *text is NULL then.  errors:
  * HS_ENOMEM. */

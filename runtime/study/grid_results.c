@@ -152,20 +152,6 @@ HsStatus hs_grid_best_yaml(const HsGridResults *results, char **text)
     return whole ? HS_OK : hs_fail(HS_ENOMEM, "no memory for the best combination's lines");
 }
 
-/* In single quotes where a shell would read more than words. */
-static void write_word(const char *word, FILE *stream)
-{
-    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./-+=:,%@";
-    if (word[strspn(word, plain)] == '\0') {
-        fputs(word, stream);
-        return;
-    }
-    fputc('\'', stream);
-    for (; *word; word++)
-        fputs(*word == '\'' ? "'\\''" : (char[]){ *word, '\0' }, stream);
-    fputc('\'', stream);
-}
-
 HsStatus hs_grid_best_overrides(const HsGridResults *results, char **text)
 {
     const HsStringList *overrides = &results->variants->items[results->order[0]].overrides;
@@ -174,7 +160,7 @@ HsStatus hs_grid_best_overrides(const HsGridResults *results, char **text)
     FILE *stream = open_memstream(text, &size);
     for (int i = 0; stream && i < overrides->count; i++) {
         fputs(i > 0 ? " " : "", stream);
-        write_word(overrides->items[i], stream);
+        hs_write_shell_word(overrides->items[i], stream);
     }
     return hs_close_text(stream, text) == HS_OK ? HS_OK
                                                 : hs_fail(HS_ENOMEM, "no memory for the best combination's lines");

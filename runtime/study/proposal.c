@@ -310,20 +310,6 @@ static HsStatus propose_tuning(HsProposal *proposal)
 
 /* --- all of it --- */
 
-/* The name as a shell takes it. */
-static void print_word(const char *word, FILE *out)
-{
-    static const char safe[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./-=+:,@%";
-    if (*word && word[strspn(word, safe)] == '\0') {
-        fputs(word, out);
-        return;
-    }
-    fputc('\'', out);
-    for (; *word; word++)
-        fputs(*word == '\'' ? "'\\''" : (char[]){ *word, '\0' }, out);
-    fputc('\'', out);
-}
-
 static const char *time_text(double seconds, char text[32])
 {
     if (seconds < 180)
@@ -345,12 +331,12 @@ static void print_result(const HsProposal *proposal, FILE *out)
     fprintf(out, "%s: %.2f million parameters, %.3g million tokens (%.2f passes over the text), %s\n", proposal->output,
             1e-6 * proposal->speed.parameters, 1e-6 * proposal->recipe.tokens,
             proposal->recipe.tokens / fmax(tokens, 1), time_text(proposal->seconds, time));
-    print_word(program_invocation_name, out);
+    hs_write_shell_word(program_invocation_name, out);
     fputs(" --config ", out);
-    print_word(proposal->output, out);
+    hs_write_shell_word(proposal->output, out);
     for (int i = 0; i < request->override_count; i++) {
         fputc(' ', out);
-        print_word(request->overrides[i], out);
+        hs_write_shell_word(request->overrides[i], out);
     }
     fputc('\n', out);
 }

@@ -72,8 +72,10 @@ static void write_expected(const HsProposal *proposal, FILE *out)
         note(out, 0, "Expected loss: not known; of a model of this size none was measured.");
 }
 
-static void write_head(const HsProposal *proposal, FILE *out)
+static HsStatus write_head(const HsProposal *proposal, FILE *out)
 {
+    char *output;
+    HS_TRY(hs_shell_word(proposal->output, &output));
     const HsProposalSpeed *const speed = &proposal->speed;
     fputs("# Written by `trainer new`; every value has its reason above it, and may be changed.\n#\n", out);
     if (speed->tokens_per_second > 0)
@@ -90,12 +92,14 @@ static void write_head(const HsProposal *proposal, FILE *out)
              speed->untrained_loss);
     write_expected(proposal, out);
     fputs("#\n", out);
-    note(out, 0, "trainer plan --config %s    shows its memory", proposal->output);
+    note(out, 0, "trainer plan --config %s    shows its memory", output);
     fputs("\n", out);
     note(out, 0, "a folder that is not there yet");
     fputs("out_dir: ", out);
     hs_proposal_quote(proposal->out_dir, out);
     fputs("\n\n", out);
+    free(output);
+    return HS_OK;
 }
 
 /* --- tasks and tokenizer --- */
@@ -246,7 +250,7 @@ static void write_evaluation(const HsProposal *proposal, FILE *out)
 
 HsStatus hs_proposal_write(const HsProposal *proposal, FILE *out)
 {
-    write_head(proposal, out);
+    HS_TRY(write_head(proposal, out));
     write_tasks(proposal, out);
     if (proposal->request->checkpoint)
         write_weights(proposal, out);
@@ -264,7 +268,11 @@ HsStatus hs_proposal_text(const HsProposal *proposal, char **text)
     size_t size = 0;
     *text = NULL;
     FILE *const stream = open_memstream(text, &size);
-    if (stream)
-        (void)hs_proposal_write(proposal, stream);
-    return hs_close_text(stream, text) == HS_OK ? HS_OK : hs_fail(HS_ENOMEM, "no memory for a proposal's text");
+    const HsStatus written = stream ? hs_proposal_write(proposal, stream) : HS_OK;
+    HS_TRY(hs_close_text(stream, text));
+    if (written != HS_OK) {
+        free(*text);
+        *text = NULL;
+    }
+    return written;
 }

@@ -3,8 +3,10 @@
  * Gradients that are not finite at the smallest loss scale: where the first such value is, and what to do.
  */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "runtime/io/files.h"
 #include "runtime/train/run.h"
 
 /* Says what happened, and a command that continues: from the last checkpoint, with a lower learning rate. */
@@ -17,14 +19,19 @@ static HsStatus explain(const HsTraining *training, const HsStepReport *report, 
                               : strcmp(training->precision.name, "bf16") == 0 ? " precision.mode=fp32, or"
                                                                               : "";
     bool saved;
-    return hs_fail(
+    char path[4096], *word;
+    snprintf(path, sizeof path, "%s/config.yaml", out_dir);
+    HS_TRY(hs_shell_word(path, &word));
+    const HsStatus status = hs_fail(
         HS_ENUMERIC,
         "gradients are not finite at step %lld with loss scale %g, the smallest allowed; first non-finite value: "
         "%s. The state is kept for inspection in %s; the last checkpoint is unchanged. To continue %s with%s "
-        "a lower learning rate: trainer --config %s/config.yaml resume=changed learning_rate=%.2g",
+        "a lower learning rate: trainer --config %s resume=changed learning_rate=%.2g",
         (long long)training->state.counters.applied_steps, (double)report->loss_scale, where, kept,
-        hs_checkpoint_exists(out_dir, &saved) == HS_OK && saved ? "from it" : "from the start", wider, out_dir,
+        hs_checkpoint_exists(out_dir, &saved) == HS_OK && saved ? "from it" : "from the start", wider, word,
         config->training.learning_rate / 3);
+    free(word);
+    return status;
 }
 
 /* Gradients that are not finite at the smallest loss scale: find the first bad tensor, keep the state, and stop.  Steps

@@ -46,6 +46,12 @@ same code.kept code.yaml
 bash -c "$command tasks.0.tokens=20000 evaluation.every=0" >out 2>err || fail "the command failed: $(tail -n 1 err)"
 [ -f runs/code/report.html ] || fail "no run"
 
+# A name that is more than a word to a shell, in the line that is printed and in the one of the file's head.
+expect 0 "$trainer" new --text code --hours 0.005 --output "it's an hour.yaml" threads=1
+bash -c "$(tail -n 1 out) --print-config" >/dev/null || fail "not a command: $(tail -n 1 out)"
+head_command=$(sed -n 's/^# trainer \(plan .*\)    shows its memory$/\1/p' "it's an hour.yaml")
+bash -c "$trainer $head_command --no-training" >/dev/null || fail "not a command: $head_command"
+
 # Files that are no text are left out, and no others; the run's folder is another one.
 printf 'GIF89a\0' >mixed/odd.py
 cp code/*.py mixed && printf 'caf\351' >mixed/latin.py
