@@ -272,16 +272,6 @@ void hs_write_shell_word(const char *word, FILE *out)
     fputc('\'', out);
 }
 
-HsStatus hs_close_text(FILE *stream, char **text)
-{
-    const bool whole = stream && !ferror(stream);
-    if (stream && (fclose(stream) != 0 || !whole)) {
-        free(*text);
-        *text = NULL;
-    }
-    return stream && *text ? HS_OK : hs_fail(HS_ENOMEM, "no memory for a text");
-}
-
 HsStatus hs_shell_word(const char *word, char **text)
 {
     size_t size = 0;
@@ -290,4 +280,14 @@ HsStatus hs_shell_word(const char *word, char **text)
     if (stream)
         hs_write_shell_word(word, stream);
     return hs_close_text(stream, text);
+}
+
+HsStatus hs_close_text(FILE *stream, char **text)
+{
+    const bool whole = stream && !ferror(stream);
+    if (stream && (fclose(stream) != 0 || !whole)) {
+        free(*text);
+        *text = NULL;
+    }
+    return stream && *text ? HS_OK : hs_fail(HS_ENOMEM, "no memory for a text");
 }

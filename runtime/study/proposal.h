@@ -123,7 +123,7 @@ HsStatus hs_proposal_plan(const HsProposal *proposal, double *bytes, double *lim
 void hs_proposal_quote(const char *text, FILE *out);
 /* errors: HS_EIO */
 HsStatus hs_proposal_write(const HsProposal *proposal, FILE *out);
-/* The same in memory, for the caller to free. */
+/* The same in memory, for the caller to free, also where it fails. */
 HsStatus hs_proposal_text(const HsProposal *proposal, char **text);
 
 #endif

@@ -270,9 +270,5 @@ HsStatus hs_proposal_text(const HsProposal *proposal, char **text)
     FILE *const stream = open_memstream(text, &size);
     const HsStatus written = stream ? hs_proposal_write(proposal, stream) : HS_OK;
     HS_TRY(hs_close_text(stream, text));
-    if (written != HS_OK) {
-        free(*text);
-        *text = NULL;
-    }
     return written;
 }

@@ -94,7 +94,7 @@ static inline __attribute__((always_inline)) void copy_rows_of(HsPanelFormat for
     else if (width == HS_TILE_COLUMNS)
         copy_rows(format, dtype, operand, lane, HS_TILE_COLUMNS, begin, end, HS_TILE_COLUMNS, out);
     else
-        copy_rows(format, dtype, operand, lane, HS_A_LANES, begin, end, HS_A_LANES, out);
+        copy_rows(format, dtype, operand, lane, HS_GROUP_ROWS, begin, end, HS_GROUP_ROWS, out);
 }
 
 /* One panel where stored rows run across lanes. */
@@ -120,7 +120,8 @@ static void pack_across(const HsMatmulOperand *operand, int64_t lane, int64_t la
     }
 }
 
-#ifdef HS_ISA_avx2
+_Static_assert((int)HS_A_LANES != (int)HS_TILE_ROWS || (int)HS_PART_LANES >= (int)HS_TILE_ROWS, "a tile in a register");
+
 /* Whole tiles of A, a panel each; words [begin, end) of the depth.  A register is wider than a tile: what it stores too
  * much is the next word's place, which is written after it, and what it loads too much is the next stored row's. */
 static inline __attribute__((always_inline)) void copy_tiles(HsDtype dtype, const HsMatmulOperand *operand,
@@ -157,7 +158,6 @@ static int64_t pack_tiles(const HsMatmulOperand *operand, int64_t lane, int64_t 
     }
     return whole * HS_TILE_ROWS;
 }
-#endif
 
 void HS_ISA_NAME(hs_panel_pack)(const HsMatmulOperand *operand, int64_t lane, int64_t lanes, int64_t begin, int64_t end,
                                 int64_t width, int64_t panel_stride, uint32_t *out)
@@ -169,12 +169,10 @@ void HS_ISA_NAME(hs_panel_pack)(const HsMatmulOperand *operand, int64_t lane, in
     }
 #endif
     int64_t first = 0;
-#ifdef HS_ISA_avx2
-    if (operand->lanes_contiguous && width == HS_TILE_ROWS) {
+    if ((int)HS_A_LANES == (int)HS_TILE_ROWS && operand->lanes_contiguous && width == HS_A_LANES) {
         first = pack_tiles(operand, lane, lanes, begin, end, panel_stride, out);
         out += first / HS_TILE_ROWS * panel_stride;
     }
-#endif
     for (; first < lanes; first += width, out += panel_stride) {
         const int64_t used = lanes - first < width ? lanes - first : width;
 #ifdef HS_ISA_neonbf16
